@@ -15,5 +15,5 @@ def first_line(error: BaseException) -> str:
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3, cutoff: float = 0.5) -> str:
     """Return a hint such as ``; did you mean 'fog' or 'frost'?`` for a misspelt name, empty if nothing is near."""
-    matches = difflib.get_close_matches(name, list(known), n=count, cutoff=cutoff)
+    matches = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=count, cutoff=cutoff)
     return f"; did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""

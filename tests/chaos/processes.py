@@ -1,8 +1,10 @@
 """Commands in processes of their own that can be killed: forked after the imports, which cost most."""
 
 import contextlib
+import logging
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -94,17 +96,52 @@ def said_by(work: Callable[[], int], *, folder: Path, seconds: float = LONGEST) 
     return Said(command.code if ended else None, text, took, processor)
 
 
-def start(argv: Sequence[str], *, output: Path, folder: Path | None = None, **environment: str) -> Command:
+def start(
+    argv: Sequence[str], *, output: Path, errors: Path | None = None, folder: Path | None = None, **environment: str
+) -> Command:
     """Start ``holdfast ARGV``."""
     import torch
 
     from holdfast.cli.main import main
 
     torch.set_num_threads(1)  # a forked process cannot use the threads of the one it comes from
-    return fork(lambda: main(list(argv)), output=output, folder=folder, **environment)
+    return fork(lambda: main(list(argv)), output=output, errors=errors, folder=folder, **environment)
 
 
-def fork(work: Callable[[], int], *, output: Path, folder: Path | None = None, **environment: str) -> Command:
+def run_group(argv: Sequence[str], *, folder: Path) -> list[tuple[int, str]]:
+    """Run ``holdfast ARGV`` as torchrun would, in a group of two processes: how each ended, and what it printed."""
+    from holdfast.cli.main import main
+
+    return fork_group(lambda: main(list(argv)), folder=folder)
+
+
+def fork_group(work: Callable[[], int], *, folder: Path, count: int = 2, seconds: float = 300) -> list[tuple[int, str]]:
+    """Run a function in a group of processes that know of each other as under torchrun."""
+    import torch
+
+    torch.set_num_threads(1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                fork(work, output=folder / f"told{rank}", **group, RANK=str(rank), LOCAL_RANK=str(rank))
+            )
+            for rank in range(count)
+        ]
+        return [(command.wait(seconds), command.told()) for command in started]
+
+
+def fork(
+    work: Callable[[], int],
+    *,
+    output: Path,
+    errors: Path | None = None,
+    folder: Path | None = None,
+    **environment: str,
+) -> Command:
     """Run a function in a child process and leave with its result."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -115,10 +152,11 @@ def fork(work: Callable[[], int], *, output: Path, folder: Path | None = None, *
     code = 70
     try:
         os.setsid()
-        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
+        for number, path in ((1, output), (2, errors or output)):
+            mode = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if number == 1 or errors else 0)
+            os.dup2(os.open(path, mode, 0o644), number)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        logging.getLogger().handlers.clear()  # pytest's; warnings go to standard error
         os.environ.update(environment)
         os.chdir(folder or Path.cwd())
         code = work()

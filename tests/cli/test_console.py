@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,26 +13,24 @@ import holdfast
 from holdfast.cli.main import COMMANDS, main
 from holdfast.gate.output import terminal
 from holdfast.models import create_model
+from tests.chaos.processes import start
 from tests.training.helpers import run
 
 
 def on_a_terminal(*words: str, code: int = 0) -> str:
     """What a command prints on a terminal of 80 columns, with its error if it fails."""
-    script = "import sys; from holdfast.cli.main import main; sys.exit(main(sys.argv[1:]))"
     master, slave = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *words], stdout=slave, stderr=slave if code else None, env=environment
-    )
-    os.close(slave)
+    terminal, elsewhere = Path(os.ttyname(slave)), None if code else Path(os.devnull)
     parts = []
-    try:
-        while part := os.read(master, 65536):
-            parts.append(part)
-    except OSError:  # Linux ends a terminal this way
-        pass
+    with start(words, output=terminal, errors=elsewhere, COLUMNS="80", TERM="dumb") as command:
+        os.close(slave)
+        try:
+            while part := os.read(master, 65536):
+                parts.append(part)
+        except OSError:  # Linux ends a terminal this way
+            pass
+        assert command.wait() == code
     os.close(master)
-    assert process.wait() == code
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
@@ -124,7 +123,7 @@ def test_runs_knows_unfinished_and_evaluated_folders(runs, capsys):
     assert " finished " in rows["a"]
     assert "unfinished, step 4" in rows["stopped"]
     assert re.search(
-        r"vit_nano .*digits:test .*evaluated only .*clean \d+\.\d\d .*digits-test \(1 cells?\)", rows["measured"]
+        r"vit_nano .*digits:test .*evaluated only .*clean \d+\.\d\d .*digits-test \(1 cell\)", rows["measured"]
     )
 
 

@@ -1,5 +1,7 @@
 """Errors name what was probably meant: every case is a command that a newcomer types."""
 
+import shutil
+
 import pytest
 import torch
 from torch import nn
@@ -23,6 +25,10 @@ def folders(tmp_path_factory):
     (root / "plain" / "class").mkdir(parents=True)
     (root / "pictures").mkdir()
     (root / "pictures" / "broken.png").write_bytes(b"no image")
+    for folder in ("splits/train/cat", "splits/val/cat", "pair"):
+        (root / folder).mkdir(parents=True)
+    for name in ("a", "b"):
+        shutil.copytree(root / "demo" / "a", root / "pair" / name)
     headless = {key: value for key, value in model.state_dict().items() if not key.startswith("head.")}
     torch.save(headless, root / "backbone.pth")
     torch.save(model.state_dict(), root / "whole.pth")
@@ -43,7 +49,7 @@ CASES = {
     "a file of ONNX": ("evaluate --model model.onnx --data digits", "did you mean 'onnx:model.onnx'?"),
     "no such run": ("evaluate demo/nope", "'demo/nope' does not exist"),
     "a folder without its prefix": ("evaluate demo/a --data plain", "did you mean 'folder:plain'?"),
-    "records alone": ("export measured", "holds records but no model: give the model itself, they are of vit_nano"),
+    "records alone": ("export measured", "holds records but no model; give the model itself: vit_nano"),
     "records alone, with data": ("evaluate measured --data digits", "holds records but no model"),
     "an unreadable image": ("predict pictures --model demo/a", "; --skip-bad leaves such images out"),
     "the second of two runs": ("evaluate demo/a demo/nope --data digits:test", "'demo/nope' does not exist"),
@@ -53,6 +59,27 @@ CASES = {
         "evaluate --model timm:vit_nano@backbone.pth --data digits:test",
         "backbone.pth has no classification head that fits vit_nano",
     ),
+    "the folder of the runs": ("evaluate demo --data digits", "'demo' is not a run, but holds runs: 'demo/a'; give"),
+    "the folder of the runs, without data": ("analyze demo", "'demo' is not a run, but holds runs: 'demo/a'; give"),
+    "a card of several runs": ("card pair", "a card needs one run, but 'pair' holds 2; give one of them"),
+    "a corruption for its suite": ("evaluate demo/a --suite clean,fog", "the suite 'corruptions' measures it"),
+    "255ths as they are": (
+        "evaluate demo/a --attack pgd:eps=4",
+        "at most 1, for pixels from 0 to 1, got 4; did you mean 4/255?",
+    ),
+    "255ths of AutoAttack": ("evaluate demo/a --attack autoattack:eps=8", "got 8; did you mean 8/255?"),
+    "a device by its kind": ("evaluate demo/a --data digits:test --device gpu", "got 'gpu'; did you mean 'cuda'?"),
+    "images without folders": ("evaluate demo/a --data folder:pictures", "per class, got 1 image and no folders"),
+    "folders of splits": (
+        "train digits/fan_nano --data.train folder:splits",
+        "holds splits instead of classes; did you mean 'folder:splits/train' or 'folder:splits/val'?",
+    ),
+    "no such folder": ("evaluate demo/a --data folder:nowhere", "'nowhere' does not exist"),
+    "no kind to list": ("list", "holdfast list needs KIND;"),
+    "no target": ("corrupt pictures", "holdfast corrupt needs DST;"),
+    "an option of its own": ("--verison", "unknown option '--verison'; did you mean '--version'?"),
+    "an option before its command": ("--model demo/a", "unknown option '--model'; options follow the command"),
+    "a letter too few": ("train digits/fan_nano --model.name vit_nan", "; did you mean 'vit_nano' or 'rvt_nano'"),
     "another recipe": ("train demo/a/recipe.yaml --out demo/a --resume --train.epochs=2", "--init run:demo/a"),
 }
 

@@ -1,6 +1,7 @@
 """What ``holdfast runs`` shows of folders."""
 
 import json
+import re
 
 import pytest
 
@@ -24,12 +25,18 @@ def test_trainings_and_records_without_a_training_are_listed(tmp_path, capsys):
     assert "(2 cells)" in rows["measured"]
 
 
+def test_records_of_an_official_set_alone_have_its_score(tmp_path, capsys):
+    make_run(tmp_path / "measured", trained=False, cells=("imagenet-a",))
+    (row,) = shown(tmp_path, capsys).values()
+    assert re.search(r"ImageNet-A \d+\.\d\d ", row)
+
+
 def test_two_record_sets_of_the_same_data_have_their_folder_names(tmp_path, capsys):
     folder = make_run(tmp_path / "a", trained=False, cells=("clean", "fog/1"))
     make_records(folder, hold=0.5, cells=("clean",), count=20)
     (row,) = shown(tmp_path, capsys).values()
     assert "digits-digits-40 (2 cells)" in row
-    assert "digits-digits-20 (1 cells)" in row
+    assert "digits-digits-20 (1 cell)" in row
 
 
 @pytest.mark.parametrize("task", ["segmentation", "counting"])

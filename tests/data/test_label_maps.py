@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from holdfast.data.label_maps import IGNORED
 from holdfast.data.mask_folder import open_masks
 from holdfast.data.source import UnreadableImage
 from holdfast.errors import HoldfastError
@@ -33,16 +32,6 @@ def save_labels(path: Path, numbers, *, palette=False) -> np.ndarray:
     return array
 
 
-@pytest.fixture
-def folders(tmp_path):
-    """Two images with index and palette labels, one in a subfolder."""
-    save_image(tmp_path / "images" / "a.jpg")
-    save_image(tmp_path / "images" / "deep" / "b.png")
-    save_labels(tmp_path / "labels" / "a.png", np.arange(48).reshape(SIZE) % 3)
-    save_labels(tmp_path / "labels" / "deep" / "b.png", np.arange(48).reshape(SIZE) % 4, palette=True)
-    return tmp_path
-
-
 def masks(folder: Path, *options: str):
     return open_masks(",".join([str(folder / "images"), str(folder / "labels"), *options]), split="val")
 
@@ -54,15 +43,6 @@ def test_index_and_palette_labels_are_read_as_numbers(folders):
     np.testing.assert_array_equal(source.target(0), np.arange(48).reshape(SIZE) % 3)
     np.testing.assert_array_equal(source.target(1), np.arange(48).reshape(SIZE) % 4)
     assert source.image(1).size == (8, 6)
-
-
-def test_a_class_file_names_the_classes_and_one_number_can_be_ignored(folders):
-    (folders / "labels" / "classes.txt").write_text("road\nsky\ntree\nvoid\n")
-    source = masks(folders, "ignore=3")
-    assert source.classes == ("road", "sky", "tree", "void")
-    np.testing.assert_array_equal(source.target(1) == IGNORED, np.arange(48).reshape(SIZE) % 4 == 3)
-    (folders / "other.txt").write_text("a\nb\nc\nd\n")
-    assert masks(folders, f"classes={folders / 'other.txt'}").classes == ("a", "b", "c", "d")
 
 
 def test_a_label_image_of_another_size_gets_one_sentence(folders):
@@ -112,21 +92,6 @@ def test_a_damaged_image_is_unreadable_by_its_id(folders):
     (folders / "images" / "a.jpg").write_bytes(b"no image")
     with pytest.raises(UnreadableImage, match=r"a\.jpg"):
         masks(folders).image(0)
-
-
-@pytest.mark.parametrize(
-    ("rest", "sentence"),
-    [
-        ("only", "IMAGES,LABELS"),
-        ("nowhere,neither", "'nowhere' is not a folder"),
-        ("{0}/images,{0}/labels,clases=x", "did you mean 'classes'"),
-        ("{0}/images,{0}/labels,ignore=many", "ignore must be a number"),
-        ("{0}/images,{0}/labels,classes=nowhere.txt", "one name per line"),
-    ],
-)
-def test_what_masks_cannot_be_gets_one_sentence(folders, rest, sentence):
-    with pytest.raises(HoldfastError, match=sentence):
-        open_masks(rest.format(folders), split="val")
 
 
 # ---------------------------------------------------------------------- CamVid

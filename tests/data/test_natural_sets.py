@@ -49,6 +49,7 @@ def test_a_model_that_reads_the_class_is_always_right(v2, name):
     assert sorted(records.cells[name].targets) == list(SOME)
     assert records.summary()[name.replace("-", "_")].value == 100
     assert "class_map" not in records.header
+    assert records.header["class_names"][:2] == ["tench", "goldfish"]  # also where the folders are numbers
 
 
 def test_a_missing_folder_of_v2_is_refused_because_ranks_would_shift(tmp_path):

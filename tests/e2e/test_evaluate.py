@@ -1,9 +1,7 @@
 """``holdfast evaluate`` as people use it, through the real command line."""
 
 import os
-import subprocess
-import sys
-import time
+import signal
 
 import numpy as np
 import pytest
@@ -11,11 +9,10 @@ import pytest
 from holdfast import evaluate
 from holdfast.cli.main import main
 from holdfast.records.records import load_records
+from tests.chaos.processes import run_group, start, until
 from tests.evaluation.test_runner import assert_same
 from tests.evaluation.toys import brightest, colours, slow
 from tests.training.helpers import run
-
-PYTHON = sys.executable
 
 
 @pytest.fixture
@@ -23,11 +20,6 @@ def npz(tmp_path):
     source = colours(12)
     np.savez(tmp_path / "colours.npz", x=source.images, y=source.targets, classes=np.array(source.classes))
     return f"npz:{tmp_path / 'colours.npz'}"
-
-
-def start(*arguments):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([PYTHON, "-m", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def command(model, npz, out, *, suites="clean,corruptions,fgsm"):
@@ -38,16 +30,12 @@ def command(model, npz, out, *, suites="clean,corruptions,fgsm"):
 
 
 def test_an_evaluation_killed_at_a_random_moment_continues_to_the_same_records(tmp_path, npz):
-    process = start(*command("slow", npz, tmp_path / "killed"))
     wanted = int(np.random.default_rng().integers(2, 60))  # of 77 units; any of them must do
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        if len(list((tmp_path / "killed").rglob("*.*.safetensors"))) >= wanted:
-            break
-        time.sleep(0.005)
-    assert process.poll() is None, process.stderr.read()
-    process.kill()
-    process.wait()
+    with start(command("slow", npz, tmp_path / "killed")[1:], output=tmp_path / "told") as process:
+        assert until(lambda: len(list((tmp_path / "killed").rglob("*.*.safetensors"))) >= wanted, 120), process.told()
+        assert process.running(), process.told()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
     (cut,) = load_records(tmp_path / "killed")
     assert len(cut.cells) < 77
 
@@ -59,11 +47,9 @@ def test_an_evaluation_killed_at_a_random_moment_continues_to_the_same_records(t
 
 
 def test_two_processes_make_the_records_of_one(tmp_path, npz):
-    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    process = start(*launcher, *command("brightest", npz, tmp_path / "two", suites="clean,corruptions,fgsm"))
-    out, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors.decode()
-    assert out.decode().count("records:") == 1
+    ends = run_group(command("brightest", npz, tmp_path / "two", suites="clean,corruptions,fgsm")[1:], folder=tmp_path)
+    assert [code for code, _ in ends] == [0, 0], ends
+    assert "".join(told for _, told in ends).count("records:") == 1
     one = evaluate(brightest(), npz, "clean,corruptions,fgsm", workers=0, show=False)
     (two,) = load_records(tmp_path / "two")
     assert_same(two.only(list(one.cells)), one, but=("model",))

@@ -15,6 +15,8 @@ from termios import TIOCSWINSZ
 
 import pytest
 
+from tests.chaos.processes import start
+
 ROOT = Path(__file__).parents[2]
 PLUGIN = Path(__file__).parent / "own_things.py"
 SMALL = "--model.name=own_glance --data.train=sides --data.val=sides --data.workers=0 --train.device=cpu"
@@ -76,7 +78,15 @@ def on_a_terminal(words: list[str], folder: Path, *, columns: int) -> list[str]:
     return [line for line in re.split(r"[\r\n]+", plain) if line.strip()]
 
 
-def piped(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def piped(text: str, folder: Path) -> tuple[str, str]:
+    """What a command writes into pipes: its output, and its messages."""
+    output, errors = folder / "output", folder / "errors"
+    with start([*text.split(), "--plugin", str(PLUGIN)], output=output, errors=errors, folder=folder) as command:
+        assert command.wait() == 0, errors.read_text()
+    return output.read_text(), errors.read_text()
+
+
+def run_script(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done
@@ -94,17 +104,17 @@ def test_everything_of_ones_own_from_the_command_line_to_the_report(tmp_path):
     assert any(re.search(r"^epoch \d +━+.* \d+/12 [\d.]+/s \d:\d\d:\d\d loss [\d.]+", line) for line in bars), bars
     assert re.search(r"finished after 12 steps; the exported weights scored [\d.]+ % in validation: run", shown[-1])
 
-    done = piped(command(MEASURE), tmp_path)
-    told = done.stderr.splitlines()
+    output, errors = piped(MEASURE, tmp_path)
+    told = errors.splitlines()
     assert re.search(r"^evaluating run:run on sides: 16 images × 11 cells, on cpu$", told[0]), told
     for suite in ("clean", "own-corruptions", "own-tint", "own-tint:eps=0.4", "pgd:eps=4/255"):
         assert any(line.startswith(f"suite {suite} is done: ") for line in told), (suite, told)
-    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x1b" not in output + errors
     for label in ("clean", "own sure", "own-tint", "own-tint:eps=0.2", "own-tint:eps=0.4", "pgd:eps=1/255", "Band"):
-        assert re.search(rf"^ *{re.escape(label)}( |$)", done.stdout, re.MULTILINE), (label, done.stdout)
+        assert re.search(rf"^ *{re.escape(label)}( |$)", output, re.MULTILINE), (label, output)
 
-    assert "own brightness" in piped(command("analyze run --only own-brightness"), tmp_path).stdout
-    piped(command("report run --out report.html"), tmp_path)
+    assert "own brightness" in piped("analyze run --only own-brightness", tmp_path)[0]
+    piped("report run --out report.html", tmp_path)
     page = (tmp_path / "report.html").read_text()
     for word in ("own_bands", "own-tint:eps=0.4", "pgd:eps=4/255", "own sure", "How bright are they?", "own_quiet"):
         assert word in page, word
@@ -113,7 +123,7 @@ def test_everything_of_ones_own_from_the_command_line_to_the_report(tmp_path):
 @pytest.mark.timeout(600)
 def test_everything_of_ones_own_from_a_script_to_the_report(tmp_path):
     script = FROM_A_SCRIPT.format(folder=str(PLUGIN.parent))
-    done = piped([sys.executable, "-c", script], tmp_path)
+    done = run_script([sys.executable, "-c", script], tmp_path)
     scores = dict(re.findall(r"^(\S+) .*? ([\d.]+) %", done.stdout, re.MULTILINE))
     assert set(scores) >= {"clean", "own_sure", "accuracy/own_bands", "attack/OwnTint:eps=0.3", "attack/darker"}
     page = (tmp_path / "script.html").read_text()

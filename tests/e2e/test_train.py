@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from holdfast.cli.main import main
 from holdfast.training.recipe_files import to_yaml
+from tests.chaos import processes
 from tests.training.helpers import RANDOM, assert_same_run, log_of, run, tiny
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
@@ -37,19 +38,19 @@ def test_a_run_killed_at_a_random_step_resumes_to_the_same_bits(tmp_path):
     """Drop-path, mixup, RandAugment, repeated augmentation, EMA, accumulation and two workers on."""
     values = {**RANDOM, "data": {"workers": 2}, "train": {**RANDOM["train"], "epochs": 4, "checkpoint_steps": 3}}
     recipe = recipe_file(tmp_path / "recipe.yaml", **values)
-    process = start([*HOLDFAST, "train", str(recipe), "--out", str(tmp_path / "killed")])
     log = tmp_path / "killed" / "log.jsonl"
     kill_after = np.random.default_rng().integers(4, 13)  # of 16 steps; any of them must do
-    deadline = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < deadline:
-        if log.exists() and any(
-            json.loads(line)["step"] >= kill_after for line in log.read_text().splitlines(True)[:-1]
-        ):
-            break
-        time.sleep(0.02)
-    assert process.poll() is None, process.stderr.read()
-    process.kill()
-    process.wait()
+
+    def reached() -> bool:
+        lines = log.read_text().splitlines(True)[:-1] if log.exists() else []
+        return any(json.loads(line)["step"] >= kill_after for line in lines)
+
+    argv = ["train", str(recipe), "--out", str(tmp_path / "killed")]
+    with processes.start(argv, output=tmp_path / "told") as process:
+        assert processes.until(reached, 120), process.told()
+        assert process.running(), process.told()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
     assert not (tmp_path / "killed" / "model.safetensors").exists()
 
     assert main(["train", "--out", str(tmp_path / "killed"), "--resume"]) == 0

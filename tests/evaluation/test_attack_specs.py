@@ -116,6 +116,8 @@ def test_objects_and_functions_are_suites():
         ("pdg:eps=4/255", "unknown attack 'pdg' in 'pdg:eps=4/255'; did you mean 'pgd'"),
         ("pgd:eps", "must be NAME:KEY=VALUE"),
         ("pgd:eps=1/0", "eps must be a number such as 0.5 or 4/255, got '1/0'"),
+        ("pgd:eps=4", "eps must be at most 1, for pixels from 0 to 1, got 4; did you mean 4/255?"),
+        ("segpgd:eps=8", "got 8; did you mean 8/255?"),
         ("pgd:steps=2.5", "steps must be a whole number, got '2.5'"),
         ("pgd:random_start=maybe", "random_start must be true or false, got 'maybe'"),
         ("pgd:norm=l7", "norm must be one of linf, l2, got 'l7'"),

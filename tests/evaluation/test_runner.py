@@ -1,7 +1,5 @@
 """The runner: the same records however the work is cut, interrupted or shared, and nothing ever mixed."""
 
-import inspect
-import json
 import shutil
 
 import numpy as np
@@ -11,10 +9,8 @@ from PIL import Image
 from torch import nn
 
 from holdfast import ComputeConfig, EvalProtocol, evaluate
-from holdfast.cli.main import main
-from holdfast.data import open_data
 from holdfast.errors import HoldfastError
-from holdfast.records.records import load_records, read_records
+from holdfast.records.records import load_records
 from tests.evaluation.toys import Brightest, ByLevel, colours
 
 QUICK = {"workers": 0, "show": False}
@@ -258,35 +254,6 @@ def test_a_truncated_image_is_named_counted_and_excluded_from_all_cells(folder_w
     assert "1 of 9 images could not be read and are excluded from every cell: green/4.jpg" in caplog.text
 
 
-def test_a_shard_without_a_readable_image_is_a_finished_unit(tmp_path):
-    for name in ("a", "b", "c"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "0.png").write_bytes(b"broken")
-    Image.new("RGB", (32, 32), (9, 0, 0)).save(tmp_path / "a" / "1.png")
-    for model in (Brightest(), ByLevel(3, 10)):
-        records = evaluate(model, f"folder:{tmp_path}", "clean,fgsm", compute=ComputeConfig(shard_size=1), **QUICK)
-        assert records.cells["clean"].ids.tolist() == ["a/1.png"]
-        assert len(records.excluded) == 3
-
-
-class NaN(Brightest):
-    def forward(self, images):
-        logits = super().forward(images)
-        bright = images.mean(dim=(1, 2, 3)) > 0.75
-        return torch.where(bright[:, None], torch.nan, logits)
-
-
-def test_nan_names_its_cell_and_records_nothing_for_it(tmp_path):
-    with pytest.raises(HoldfastError, match=r"got NaN or infinity for \d+ of \d+ images in (frost|brightness)/\d"):
-        evaluate(NaN(), colours(6), "clean,corruptions", out=tmp_path, **QUICK)
-    (folder,) = (tmp_path / "records").iterdir()
-    kept = read_records(folder).cells
-    assert "clean" in kept
-    assert "brightness/5" not in kept
-    for cell in kept.values():
-        assert np.isfinite(cell.nll).all()
-
-
 def test_an_attack_that_fails_names_its_cell():
     class Constant(nn.Module):
         def forward(self, images):
@@ -294,123 +261,3 @@ def test_an_attack_that_fails_names_its_cell():
 
     with pytest.raises(HoldfastError, match=r"^pgd5: the model must be differentiable"):
         evaluate(Constant(), colours(3), "pgd5", **QUICK)
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "sentence"),
-    [
-        (ByLevel(4, 10), {}, "the model must have the 3 classes of 'colours', got 4"),
-        (nn.Identity(), {}, r"the model must return logits of shape \(images, classes\), got \(1, 3, 32, 32\)"),
-        (nn.Linear(7, 3), {}, "the model fails on images of 32×32"),
-        (Brightest(), {"workers": -1}, "workers must be 0 or more, got -1"),
-        (Brightest(), {"limit": -1}, "limit must be at least 1, or 0 for all images, got -1"),
-        (Brightest(), {"device": "gpu"}, "device must be one that torch can use on this machine, got 'gpu'"),
-        (
-            Brightest(),
-            {"protocol": EvalProtocol(preset="imagnet")},
-            "preset: expected one of .* did you mean 'imagenet'",
-        ),
-        (Brightest(), {"protocol": EvalProtocol(mean=(0, 0))}, "mean and std must be three values"),
-        ("run:nowhere", {}, "config.json and model.safetensors are missing in 'nowhere'"),
-        ("resnet", {}, "model must be a module, a run's folder or a spec, got 'resnet'"),
-        ("timm:resnet_18", {}, "unknown model 'resnet_18'; did you mean 'resnet18'"),
-        ("python:tests.evaluation.toys:not_a_model", {}, "must return a torch module, got str"),
-        ("python:tests.evaluation.toys:nothing", {}, "has none of that name"),
-        ("python:no.such.module:build", {}, "cannot be imported"),
-        ("python:tests.evaluation.toys", {}, "must name a module and a function"),
-    ],
-    ids=str,
-)
-def test_bad_input_is_one_sentence_before_any_work(tmp_path, model, options, sentence):
-    with pytest.raises(HoldfastError, match=sentence):
-        evaluate(model, colours(3), "clean", out=tmp_path / "out", **{**QUICK, **options})
-    assert not (tmp_path / "out").exists()
-
-
-def test_options_that_cannot_be_are_refused_when_they_are_made():
-    with pytest.raises(HoldfastError, match="batch_size must be at least 1, got 0"):
-        ComputeConfig(batch_size=0)
-    with pytest.raises(HoldfastError, match="exif must be ignore or apply, got 'turn'"):
-        EvalProtocol(exif="turn")
-
-
-def test_the_signature_stays_small():
-    assert len(inspect.signature(evaluate).parameters) <= 13
-
-
-def test_weights_that_cannot_be_fetched_are_one_sentence(monkeypatch, tmp_path):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(HoldfastError, match=r"the weights of timm:resnet18 cannot be downloaded .* timm:resnet18@FILE"):
-        evaluate("timm:resnet18", colours(3), "clean", **QUICK)
-
-
-def test_output_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    np.savez(tmp_path / "data.npz", x=colours(3).images, y=colours(3).targets)
-    arguments = ["evaluate", "--model", "python:tests.evaluation.toys:brightest", "--suite", "clean", "--workers", "0"]
-    assert main([*arguments, "--data", f"npz:{tmp_path / 'data.npz'}", "--out", str(tmp_path / "file")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("holdfast: error: out must be a folder we can write to")
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "needs either runs' folders or --model, got neither"),
-        (["runs/x", "--model", "timm:resnet18"], "got both"),
-        (["--model", "timm:resnet18"], "needs --data"),
-        (["--model", "python:tests.evaluation.toys:brightest", "--data", "digit"], "unknown data 'digit'"),
-        (
-            ["--model", "python:tests.evaluation.toys:brightest", "--data", "digits"],
-            "must have the 10 classes of 'digits', got 3",
-        ),
-        (["--limt", "3"], "did you mean '--limit'"),
-    ],
-    ids=str,
-)
-def test_bad_arguments_of_the_command(arguments, sentence, capsys, tmp_path, monkeypatch):
-    assert main(["evaluate", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert error.count("\n") == 1
-
-
-def test_sources_with_twice_the_same_id_are_refused():
-    source = colours(4)
-    twice = type(source)("x", source.images, source.targets, source.classes, np.zeros(4, dtype=int))
-    with pytest.raises(HoldfastError, match="ids of a data set must be unique"):
-        evaluate(Brightest(), twice, "clean", **QUICK)
-
-
-def test_the_header_says_everything(tmp_path):
-    records = evaluate(Brightest(), colours(6), "clean", out=tmp_path, limit=4, seed=3, **QUICK)
-    header = json.loads((records.folder / "evaluation.json").read_text())
-    assert header == records.header
-    assert {
-        "model",
-        "model_fingerprint",
-        "data",
-        "data_fingerprint",
-        "seed",
-        "preset",
-        "preprocessing",
-        "versions",
-        "label",
-        "limit",
-        "frost",
-    } < set(header)
-    assert records.folder.parent == tmp_path / "records"
-    assert records.folder.name == f"colours-{header['fingerprint'][:8]}"
-
-
-def test_digits_are_evaluated_on_their_test_split():
-    class Ten(ByLevel):
-        pass
-
-    records = evaluate(Ten(10, 10), "digits", "clean", **QUICK)
-    test = open_data("digits:test")
-    assert records.cells["clean"].ids.tolist() == [test.id(index) for index in range(len(test))]

@@ -8,7 +8,7 @@ from holdfast.errors import HoldfastError
 from holdfast.gate import paired_scores_of
 from holdfast.gate.evaluate_candidate import evaluate_like_baseline
 from holdfast.models import create_model
-from tests.inference.test_preprocessing import (
+from tests.evaluation.test_preprocessing import (
     ALONE,
     Configured,
     noise,

@@ -1,12 +1,16 @@
 """A plan fills its budget, keeps the time per candidate equal, and refuses what does not fit."""
 
+import json
 import re
 
 import pytest
 
+from holdfast.cli.main import main
 from holdfast.errors import HoldfastError
 from holdfast.improvement.costs import MeasuringCost, TrainingCost
-from holdfast.improvement.plan import Room, divide, length_of
+from holdfast.improvement.improve import make_request
+from holdfast.improvement.plan import Room, Step, divide, length_of, read_plan
+from tests.improvement.plans import short_plan
 
 COSTS = {
     name: TrainingCost(start=1.0, epoch=factor * 10.0, steps=40)
@@ -72,3 +76,51 @@ def test_everyone_gets_the_same_time_so_cheaper_steps_mean_more_epochs():
     assert length_of(COSTS["augmix"], 33.0, overhead=2.0) == {"epochs": 1}
     assert length_of(COSTS["augmix"], 18.0, overhead=2.0) == {"steps": 20, "whole": 0.5}
     assert length_of(COSTS["plain"], 103.0, overhead=2.0, slower=2.0) == {"epochs": 4}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The path of a plan.json, and its values."""
+    request = make_request(None, budget="1h", data={}, test="digits:test", recipe="digits/vit_nano")
+    names = {"plain": {}, "low-lr": {"optimizer": {"lr": 1e-4}}}
+    lengths = {"0": {"plain": {"epochs": 2}, "low-lr": {"steps": 3, "whole": 0.5}}}
+    plan = short_plan(request, names, choosing=Step("digits[1::2]", ("clean", "selection"), 30), lengths=lengths)
+    plan.write(tmp_path)
+    assert read_plan(tmp_path / "plan.json") == plan
+    return tmp_path / "plan.json", json.loads((tmp_path / "plan.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("report", "left out"),  # as an earlier version wrote it
+        ("version", 2),
+        ("costs", {}),
+        ("costs", {"plain": {"start": 0.1, "epoch": "1 s", "steps": 2}}),
+        ("candidates", {"low-lr": {}}),
+        ("choice", {"start": 0.0, "image": 0.0}),
+        ("choosing", {"data": "digits", "suites": "clean", "images": 30}),
+        ("testing", {"data": "digits:test", "suites": ["quick"], "images": 0}),
+        ("rungs", []),
+        ("lengths", {}),
+        ("lengths", {"0": {"plain": {}, "low-lr": {"epochs": 1}}}),
+        ("request", None),
+        ("seeds", True),
+    ],
+)
+def test_a_plan_of_an_earlier_version_or_a_damaged_one_is_refused_in_one_sentence(written, capsys, key, value):
+    path, values = written
+    changed = {name: each for name, each in values.items() if name != key}
+    path.write_text(json.dumps(changed if value == "left out" else changed | {key: value}))
+    words = ["improve", "digits/vit_nano", "--data.test=digits:test", "--budget", "1h", "--out", str(path.parent)]
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "plan.json' cannot be read as a plan of this version; choose another --out" in line
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\xff"])
+def test_a_file_that_is_no_plan_is_refused(tmp_path, text):
+    (tmp_path / "plan.json").write_text(text, encoding="latin-1")
+    with pytest.raises(HoldfastError, match="cannot be read as a plan of this version; choose another --out"):
+        read_plan(tmp_path / "plan.json")

@@ -119,6 +119,27 @@ def test_the_commands_of_a_winner_make_its_weights_again(finished, tmp_path, mon
     assert all((one[key] == other[key]).all() for key in other)
 
 
+def test_a_winner_of_several_phases_is_made_again_by_the_recipe_of_all_of_them(finished, tmp_path):
+    run = tmp_path / "runs" / "rung0" / "tora" / "lambda-0.5"
+    run.mkdir(parents=True)
+    (run.parent / "recipe.yaml").touch()
+    improvement = Improvement(read_plan(finished / "plan.json"), finished, tell=lambda line: None, show=False)
+    improvement.trained = {"tora": run}
+    commands = improvement._commands(Entry("tora", 1.0, ("tora",), None), "use", tmp_path / "winner")
+    assert commands == (f"holdfast train {run.parent}/recipe.yaml --out again # then again/lambda-0.5",)
+
+
+def test_no_kind_of_corruption_both_chooses_and_is_reported(finished):
+    decision = read_decision(finished)
+    (chosen,) = holdfast.load_records(finished / "choosing" / "rung0-plain")
+    (reported,) = holdfast.load_records(decision.folders["plain"])
+    first, second = (
+        {cell.spec.kind for cell in found.cells.values() if cell.spec.family != "clean"} for found in (chosen, reported)
+    )
+    assert (len(first), len(second)) == (10, 15)
+    assert not first & second
+
+
 def test_what_is_left_behind_tells_everything(finished):
     decision = read_decision(finished)
     assert decision.images == 30
@@ -164,33 +185,77 @@ def test_class_maps_are_refused(words, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def slow_plan(start, **other):
+    """A plan for ten seconds: three trainings of 1.2 s by their forecasts, 100 images for choice and report."""
+    _, plan = planned(start)
+    values = {
+        "request": {**plan.request, "budget": 10.0},
+        "rungs": (Rung(3, 3.0),),
+        "alphas": (1.0,),
+        "soups": False,
+        "choice": MeasuringCost(0.0, 0.01),
+        "report": MeasuringCost(0.0, 0.015),
+        "choosing": replace(plan.choosing, images=100),
+        "testing": replace(plan.testing, images=100),
+        "lengths": {"0": plan.lengths["0"]},
+    }
+    return replace(plan, **values | other)
+
+
 def test_a_slower_machine_chooses_and_reports_on_fewer_images(start, tmp_path):
     """Trainings took twice their forecast: what is left of the budget is shared out among what is left to do."""
-    _, plan = planned(start)
+    plan = slow_plan(start)
     forecast = sum(0.2 + 1.0 for _ in plan.candidates)
-    plan = replace(
-        plan,
-        request={**plan.request, "budget": 10.0},
-        rungs=(Rung(3, 3.0),),
-        alphas=(1.0,),
-        soups=False,
-        choice=MeasuringCost(0.0, 0.01),
-        report=MeasuringCost(0.0, 0.015),
-        choosing=replace(plan.choosing, images=100),
-        testing=replace(plan.testing, images=100),
-        lengths={"0": plan.lengths["0"]},
-    )
     (tmp_path / "clock.json").write_text(json.dumps({f"train rung0/{name}": 2.4 for name in plan.candidates}))
     improvement = Improvement(plan, tmp_path, tell=lambda line: None, show=False)
     assert improvement.clock.elapsed == pytest.approx(2 * forecast)
     improvement._fit_choosing()
     # 3 choices of 2 s each, and 5 reports of 1.5 times that: 21 s do not fit the 2.8 s that are left
-    assert read_plan(tmp_path / "plan.json").choosing.images == 30
-    improvement.clock.spent["choose rung0-plain"] = 0.2
-    improvement._fit_testing()
     kept = read_plan(tmp_path / "plan.json")
-    assert kept.testing.images == 52  # 2.6 s are left, and all images would take 2/3 · 5 · 1.5 s
+    assert kept.choosing.images == 30
     assert kept.remarks[0] == "chosen by 30 validation images instead of 100: the machine was slower than forecast"
+
+
+def test_the_report_gets_what_choices_and_further_seeds_leave(start, tmp_path):
+    """A choice took as long as forecast: a report of all images takes 5 · 1.5 s."""
+
+    def reported(*, seeds: int, elapsed: float) -> int:
+        plan = slow_plan(start, seeds=seeds, choosing=Step("digits[1::2]", ("clean", "selection"), 100))
+        clock = {"choose rung0-plain": 1.0, "mix something": elapsed - 1.0}
+        (tmp_path / "clock.json").write_text(json.dumps(clock))
+        improvement = Improvement(plan, tmp_path, tell=lambda line: None, show=False)
+        improvement.rung_of = {"plain": 0, "low-lr": 0}
+        improvement._fit_testing(("low-lr",))
+        return improvement.plan.testing.images
+
+    assert reported(seeds=1, elapsed=5.4) == 100  # 4.5 s fit the 4.6 s that are left
+    assert reported(seeds=1, elapsed=5.6) == 71  # they do not: 8.8 s is the aim, of which 3.2 s are left
+    assert reported(seeds=2, elapsed=1.0) == 72  # two trainings of 1.2 s come first: 5.4 s of 7.5 s
+    assert reported(seeds=2, elapsed=9.0) == 50
+
+
+def test_what_is_reported_already_is_no_longer_to_come(start, tmp_path):
+    clock = {"choose rung0-plain": 2.0, "test start": 3.0, "test runs/rung0/plain": 3.0}
+    (tmp_path / "clock.json").write_text(json.dumps(clock))
+    improvement = Improvement(slow_plan(start), tmp_path, tell=lambda line: None, show=False)
+    assert improvement._testing_time() == pytest.approx(3 * 2 * 1.5)  # of five models, twice as slow as forecast
+
+
+@pytest.mark.parametrize(
+    ("clock", "slower"),
+    [
+        ({}, 1.0),
+        ({"train rung0/plain": 1.8, "train rung0/low-lr": 1.8, "train rung1/sam/seed1": 3.3}, 6.9 / 4.6),
+        # on Ray three trainings of 1.2 s in two slots take 2.4 s, and what it trained is only looked up afterwards
+        ({"rung0 on Ray": 4.8, "train rung0/plain": 0.0, "train rung0/low-lr": 0.0}, 2.0),
+        ({"rung0 on Ray": 4.8, "train rung0/plain": 0.0, "train rung0/plain/seed1": 0.6}, 5.4 / 3.6),
+    ],
+)
+def test_trainings_are_compared_with_their_forecasts(start, tmp_path, clock, slower):
+    (tmp_path / "clock.json").write_text(json.dumps(clock))
+    _, plan = planned(start)
+    improvement = Improvement(replace(plan, slots=2), tmp_path, tell=lambda line: None, show=False)
+    assert improvement._slower() == pytest.approx(slower)
 
 
 def test_values_of_the_model_stand_beside_the_start(tmp_path, capsys):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from holdfast.errors import HoldfastError
 from holdfast.lab.auth import Guard
-from holdfast.lab.server import bound_socket
+from holdfast.lab.server import LARGEST_REQUEST, bound_socket
 from holdfast.lab.session import LARGEST_UPLOAD
 
 
@@ -138,19 +138,26 @@ def bomb(side):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected_status", "said"),
     [
-        (b"not an image", "not an image"),
-        (b"%!PS-Adobe-3.0\n(run) print", "not an image"),
-        (bomb(20_000), "pixels"),
-        (b"x" * (LARGEST_UPLOAD + 1), "16 MiB"),
+        (b"not an image", 422, "not an image"),
+        (b"%!PS-Adobe-3.0\n(run) print", 422, "not an image"),
+        (bomb(20_000), 422, "pixels"),
+        (b"x" * (LARGEST_UPLOAD + 1), 400, "an image must have at most 16 MiB"),
     ],
     ids=["text", "postscript", "bomb", "large"],
 )
-def test_uploads_are_limited_and_decoded_by_our_decoder(lab, known, content, said):
+def test_uploads_are_limited_and_decoded_by_our_decoder(lab, known, content, expected_status, said):
     status, _, answer = ask(lab, "POST", "/drop", headers=known, body=content)
-    assert status == 422
+    assert status == expected_status
     assert said in json.loads(answer)["error"]
+
+
+@pytest.mark.parametrize("path", ["/look", "/inside", "/strip", "/sweep"])
+def test_requests_are_limited(lab, known, path):
+    body = b'{"do": "' + b"x" * LARGEST_REQUEST + b'"}'
+    status, _, answer = ask(lab, "POST", path, headers=known, body=body)
+    assert (status, json.loads(answer)["error"]) == (400, "a request must have at most 64 KiB")
 
 
 def test_only_the_last_few_dropped_pictures_are_kept(lab, known):

@@ -1,8 +1,5 @@
 """The robust methods in our loop: alive, resumed exactly, the same on every process."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,6 +8,7 @@ from holdfast.methods import AfatSettings, AttentionDiversification, FeatureAlig
 from holdfast.models.corruption_model import Corruptor, load_corruptor
 from holdfast.training.loop import train
 from holdfast.training.recipe_files import load_recipe, to_yaml
+from tests.chaos.processes import run_group
 from tests.training.helpers import assert_same_run, log_of, run, tiny
 from tests.training.test_loop import StopsAt
 
@@ -63,10 +61,9 @@ def test_a_stopped_run_with_both_players_resumes_to_the_same_bits(tmp_path):
 def test_two_processes_hold_the_same_players(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(to_yaml(load_recipe(tiny(objective=ROBUST, train={"epochs": 1}))))
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = ["-m", "holdfast", "train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
-    done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=False, timeout=180)
-    assert done.returncode == 0, done.stderr
+    command = ["train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
+    ends = run_group(command, folder=tmp_path)
+    assert [code for code, _ in ends] == [0, 0], ends
     (end,) = log_of(tmp_path / "two", "end")
     assert (end["processes"], end["processes_agree"]) == (2, True)
     assert log_of(tmp_path / "two", "step")[-1]["corruptor_grad_norm"] > 0

@@ -5,9 +5,12 @@ import pytest
 
 from holdfast.errors import HoldfastError
 from holdfast.metrics.intervals import jackknife_estimate
-from holdfast.metrics.jackknife import GROUPS, image_groups, replicated_means
+from holdfast.metrics.jackknife import GROUPS, grouping_of, groups_of, image_groups, replicated_means
 from holdfast.metrics.replicates import replicate
-from tests.metrics.test_recordings import CAMVID, CITYSCAPES
+
+CAMVID = [f"test/0001TP_{n:06d}" for n in range(30)] + [f"test/Seq05VD_f{n:05d}" for n in range(45)]
+CITYSCAPES = [f"val/{city}/{city}_000000_{n:06d}" for city in ("frankfurt", "lindau") for n in range(3)]
+ACDC = [f"{weather}/val/GOPR0475/GOPR0475_frame_{n:06d}" for weather in ("fog", "night") for n in range(2)]
 
 
 def names(count):
@@ -78,3 +81,23 @@ def test_means_are_the_same_with_and_without_replicates():
 def test_rows_of_other_images_are_refused():
     with pytest.raises(HoldfastError, match="a row for each of 5 images, got 4"):
         replicated_means(np.zeros((4, 1)), image_groups(names(5)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "what", "groups"),
+    [
+        (CAMVID, "recording", {"0001TP", "Seq05VD"}),
+        (CITYSCAPES, "city", {"frankfurt", "lindau"}),
+        (ACDC, "condition", {"fog", "night"}),
+    ],
+)
+def test_names_tell_recordings_cities_and_weather(ids, what, groups):
+    grouping = grouping_of(ids)
+    assert grouping.what == what
+    assert set(groups_of(ids, grouping)) == groups
+
+
+def test_other_names_tell_nothing():
+    assert grouping_of(["a.jpg", "deep/b.png"]) is None
+    assert grouping_of([*CAMVID, "a.jpg"]) is None
+    assert grouping_of([]) is None

@@ -1,14 +1,18 @@
 """Holm's procedure against its definition, and the errors of all verdicts together by simulation."""
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from holdfast.gate.verdicts import verdict_of
 from holdfast.metrics.comparison import Difference, compare, compare_all
 from holdfast.metrics.intervals import Interval, difference_interval
-from holdfast.metrics.multiple_tests import BETTER, NO_WORSE, NOT_RESOLVED, WORSE, holm_levels, verdicts
+from holdfast.metrics.multiple_tests import BETTER, MARGIN, NO_WORSE, NOT_RESOLVED, WORSE, holm_levels, verdicts
 from tests.records.making_records import cell, records, share
 
 FREEDOM = 99
@@ -51,6 +55,31 @@ def test_words_follow_from_the_interval_and_the_margin():
     assert [v.word for v in verdicts([difference(5, 1, better="low")])] == [WORSE]
     unknown = Difference("x", "x", "%", "high", 1, 0, Interval(1, float("nan"), float("nan"), 0.95), freedom=FREEDOM)
     assert [v.word for v in verdicts([unknown])] == [NOT_RESOLVED]
+
+
+def test_a_loss_within_the_margin_is_no_worse_however_sure_it_is():
+    sure, beyond = difference(-0.3, 0.05), difference(-0.6, 0.05)
+    assert [v.word for v in verdicts([sure])] == [NO_WORSE]
+    assert [v.word for v in verdicts([sure.reversed()])] == [BETTER]
+    assert [v.word for v in verdicts([beyond])] == [WORSE]
+    assert [v.word for v in verdicts([sure], margin=0.1)] == [WORSE]
+    assert [v.word for v in verdicts([replace(sure, unit="nats")])] == [WORSE]  # the margin is in points
+    assert [v.word for v in verdicts([difference(0.3, 0.05, better="low")])] == [NO_WORSE]
+
+
+@pytest.mark.parametrize("better", ["high", "low"])
+def test_a_gate_never_says_the_opposite(better):
+    opposite, both = {BETTER: {WORSE}, NO_WORSE: {WORSE}, WORSE: {BETTER, NO_WORSE}, NOT_RESOLVED: set()}, set()
+    for value, error in product(np.linspace(-3, 3, 61), (0.05, 0.1, 0.15, 0.2, 0.5, 1.0)):
+        one = difference(value, error, better=better)
+        gain = (one if better == "high" else one.reversed()).interval
+        for others in (0, 1, 5):  # the more differences, the wider the interval of the verdict, never that of the gate
+            verdict = verdicts([one, *[difference(0, 1)] * others])[0]
+            answer = verdict_of(gain, margin=MARGIN)
+            assert answer not in opposite[verdict.word], (value, error, others)
+            assert verdict.word not in (BETTER, NO_WORSE) or answer == verdict.word or answer == BETTER
+            both.add((verdict.word, answer))
+    assert {(BETTER, BETTER), (NO_WORSE, NO_WORSE), (WORSE, WORSE), (NOT_RESOLVED, NO_WORSE)} <= both
 
 
 @pytest.mark.parametrize("truth", [(0,) * 6, (0, 0, 0, -0.5, -0.5, -0.5), (4, 4, 0, 0, -4, -0.5)])

@@ -5,8 +5,7 @@ import numpy as np
 from holdfast.metrics.jackknife import image_groups
 from holdfast.metrics.score_intervals import interval_note
 from holdfast.records.records import CellRecord
-from tests.metrics.test_jackknife import names
-from tests.metrics.test_recordings import CAMVID
+from tests.metrics.test_jackknife import CAMVID, names
 
 
 def test_notes_say_what_is_needed_to_read_an_interval():

@@ -29,6 +29,45 @@ def test_a_toy_task_is_at_most_120_lines():
     assert len(counting.splitlines()) <= 120
 
 
+def calls_of(name):
+    """Modules in which a function or class of this name is called."""
+    found = [
+        module
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+    ]
+    return set(found)
+
+
+def test_a_model_is_opened_for_inference_in_one_place():
+    assert calls_of("NormalizedModel") == {"holdfast.evaluation.predictor"}
+    assert calls_of("check_answers") == {"holdfast.evaluation.predictor"}
+
+
+def test_average_precision_is_computed_in_one_place_for_scores_and_replicates():
+    assert calls_of("COCOeval_faster") == {"holdfast.metrics.average_precision", "holdfast.metrics.ap_jackknife"}
+    assert calls_of("record_scores") == calls_of("cell_replicates") == {"holdfast.metrics.scoring.detection"}
+
+
+def test_retention_is_divided_in_one_place():
+    """Nothing else divides by a clean score, so 0 has one answer: NaN."""
+    divisions = {
+        module
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and "clean" in ast.unparse(node.right)
+    }
+    assert divisions == {"holdfast.metrics.scoring.domains"}  # by the share of a domain's images in the cell "clean"
+    assert calls_of("percent_of_clean") == {
+        "holdfast.analysis.attention_stability",
+        "holdfast.lab.session",
+        "holdfast.metrics.average_precision",
+        "holdfast.metrics.corruption",
+        "holdfast.reporting.figures.severity",
+    }
+
+
 def test_packages_reach_upwards_by_a_name_in_few_places_only():
     """Late imports by name hide an edge from the contracts, so they are counted."""
     places = {
@@ -41,15 +80,8 @@ def test_packages_reach_upwards_by_a_name_in_few_places_only():
 
 def test_imports_within_functions_keep_torch_out():
     """Commands import what they run when they run; elsewhere such an import leads to torch, or is one of these few."""
-    found = {
-        f"{name} → {target}"
-        for name, tree in TREES.items()
-        if not name.startswith("holdfast.cli.")
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for target in imported(function)
-        if not {"torch", "torchvision"} & (reached(target) - reached(name))
-    }
+    late = {(name, target) for name, target in late_imports() if not name.startswith("holdfast.cli.")}
+    found = {f"{name} → {target}" for name, target in late if not TORCH & (reached(target) - reached(name))}
     assert found == {
         # registries whose rows import what looks them up
         "holdfast.analysis.results → holdfast.analysis.registry",
@@ -64,6 +96,31 @@ def test_imports_within_functions_keep_torch_out():
         "holdfast.gate.evaluate_candidate → holdfast.evaluation.config",
         "holdfast.studies.runner → holdfast.training.loop",
     }
+
+
+def test_imports_within_functions_of_commands_keep_their_help_quick():
+    """They lead to torch, or to numpy and what needs it, such as scipy: together half a second of processor time."""
+    late = {(name, target) for name, target in late_imports() if name.startswith("holdfast.cli.")}
+    found = {f"{name} → {target}" for name, target in late if not SLOW & (reached(target) - reached(name))}
+    assert found == {
+        # `holdfast --help`, without a command, imports no package but ours
+        "holdfast.cli.main → holdfast.cli.console",
+        "holdfast.cli.main → holdfast.cli.shared_options",
+        "holdfast.cli.main → holdfast.io.validation",
+        "holdfast.cli.main → holdfast.runtime.plugins",
+    }
+
+
+TORCH = {"torch", "torchvision"}
+SLOW = TORCH | {"numpy", "scipy", "cv2", "matplotlib"}
+
+
+def late_imports():
+    """Modules, and modules of ours that a function of theirs imports."""
+    for name, tree in TREES.items():
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from ((name, target) for target in imported(function))
 
 
 def module_trees():

@@ -6,8 +6,19 @@ import io
 import numpy as np
 from PIL import Image
 
-from holdfast.plotting.annotate import WRONG, data_url, difference, errors, heat, label_map, shares, shrunk
-from holdfast.plotting.class_colours import class_colour
+from holdfast.plotting.annotate import (
+    WRONG,
+    data_url,
+    difference,
+    draw_boxes,
+    errors_over,
+    heat,
+    label_map,
+    label_map_over,
+    shares,
+    shrunk,
+)
+from holdfast.plotting.class_colours import PALETTE, class_colour
 
 
 def test_an_image_comes_back_from_its_url():
@@ -52,7 +63,24 @@ def test_label_maps_have_the_colours_of_their_classes_and_ignored_pixels_are_gre
     ]
 
 
-def test_wrong_pixels_are_orange_unless_they_are_ignored():
-    image = np.full((1, 3, 3), 100, np.uint8)
-    shown = errors(np.array([[1, 2, 2]]), np.array([[1, 1, 255]]), image)[0].tolist()
-    assert shown == [[178] * 3, list(WRONG), [178] * 3]
+def test_a_label_map_over_a_picture_mixes_class_colours_with_grey_except_where_ignored():
+    picture = Image.fromarray(np.full((1, 2, 3), 100, np.uint8))
+    shown = np.asarray(label_map_over(picture, np.array([[2, 255]])))[0]
+    assert shown[0].tolist() == [round(0.45 * 100 + 0.55 * channel) for channel in class_colour(2)]
+    assert shown[1].tolist() == [100] * 3
+
+
+def test_wrong_pixels_are_bright_and_the_others_dark():
+    picture = Image.fromarray(np.full((1, 2, 3), 100, np.uint8))
+    assert np.asarray(errors_over(picture, np.array([[False, True]])))[0].tolist() == [[45] * 3, list(WRONG)]
+    assert WRONG not in {class_colour(number) for number in range(len(PALETTE))}  # no class looks like an error
+
+
+def test_boxes_and_masks_have_the_colour_of_their_class_at_any_scale():
+    picture, mask = Image.new("RGB", (40, 40)), np.zeros((1, 20, 20), bool)
+    mask[0, 5:15, 5:15] = True
+    shown = np.asarray(draw_boxes(picture, (20, 20), np.array([[5, 5, 15, 15]]), np.array([3]), mask))
+    assert tuple(shown[10, 20].tolist()) == class_colour(3)  # the upper edge, at twice the size
+    assert shown[20, 20].tolist() == [round(0.45 * channel) for channel in class_colour(3)]
+    assert not shown[2, 2].any()
+    assert not np.asarray(picture).any()

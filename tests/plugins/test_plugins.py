@@ -3,9 +3,8 @@
 An analysis does so in tests/analysis/test_base.py, a task in tests/tasks/test_base.py.
 """
 
-import os
+import importlib
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from holdfast.evaluation.suites import register_attack, register_official, regis
 from holdfast.metrics import compare, register_metric
 from holdfast.records import load_records
 from holdfast.reporting.export import export
+from holdfast.runtime.plugins import code_fingerprint
+from tests.chaos.processes import start
 from tests.evaluation.toys import Brightest, plain
 from tests.plugins import toys
 from tests.plugins.rolling import ROLLED, rolled
@@ -224,9 +225,9 @@ register(my_fog, severities=[{}] * 5, random=False)
 
 
 def holdfast_command(*words, cwd):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "holdfast", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    """Run a command in a process of its own: its exit code, and what it printed."""
+    with start([*map(str, words)], output=cwd / "told", folder=cwd) as command:
+        return command.wait(), command.told()
 
 
 def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
@@ -235,14 +236,64 @@ def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
     for light in (0, 100):
         (tmp_path / "my_light.py").write_text(LIGHT.format(light=light))
         options = [f"--data=folder:{pictures}", "--suite=clean,own-corruptions", f"--out={tmp_path / 'run'}"]
-        done = holdfast_command("evaluate", MODEL, *options, "--plugin=my_fog.py", "--workers=1", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    assert "was measured with other plug-ins, or other code of them: measuring again" in done.stderr
+        code, told = holdfast_command("evaluate", MODEL, *options, "--plugin=my_fog.py", "--workers=1", cwd=tmp_path)
+        assert code == 0, told
+    assert "was measured with other plug-ins, or other code of them: measuring again" in told
     one, other = load_records(tmp_path / "run")
     assert list(one.header["plugins"]) == ["my_fog"]
     assert one.header["plugins"] != other.header["plugins"]
     assert one.cells["my_fog/1"].header["code"] != other.cells["my_fog/1"].header["code"]
     assert list(compare(one, other).differences) == ["clean", "nll", "ece"]
+
+
+DIM = """
+import functools
+import numpy as np
+
+TABLE = {"by": [1]}
+STEPS = np.array([1])
+FIRST = 1
+
+def brought(function):
+    @functools.wraps(function)
+    def called(images, draws, **options):
+        return function(images, draws, **options) + 0
+    return called
+
+class Base:
+    def step(self):
+        return 1
+
+class Chosen(Base):
+    pass
+
+CHOSEN = Chosen()
+
+@brought
+def my_dim(images, draws, *, first=FIRST):
+    return images // np.uint8(TABLE["by"][0] * STEPS[0] * CHOSEN.step() * first)
+"""
+EDITS = {
+    "nothing": ("", ""),
+    "a dict of lists": ("[1]}", "[9]}"),
+    "an array": ("np.array([1])", "np.array([9])"),
+    "a default": ("FIRST = 1", "FIRST = 9"),
+    "a decorator": ("+ 0", "+ 9"),
+    "a base class of an object": ("return 1", "return 9"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_code_of_a_corruption_has_the_values_that_it_uses(edit, tmp_path, monkeypatch):
+    found = []
+    for folder, (before, after) in {"one": ("", ""), "other": EDITS[edit]}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "my_dim.py").write_text(DIM.replace(before, after))
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+        monkeypatch.delitem(sys.modules, "my_dim", raising=False)
+        found.append(code_fingerprint(importlib.import_module("my_dim").my_dim))
+    monkeypatch.delitem(sys.modules, "my_dim")
+    assert (found[0] == found[1]) == (edit == "nothing")
 
 
 def test_a_plug_in_with_a_name_that_is_taken_is_refused(tmp_path, capsys):
@@ -258,8 +309,8 @@ def test_a_folder_of_one_corruption_does_not_go_on_with_another_of_its_name(pict
     out = tmp_path / "foggy"
     for light, expected in ((0, 0), (100, 2)):
         (tmp_path / "my_fog.py").write_text(LIGHT.format(light=light) + MY_FOG)
-        done = holdfast_command(
+        code, told = holdfast_command(
             "corrupt", pictures, out, "--kinds=my_fog", "--severity=1", "--plugin=my_fog.py", cwd=tmp_path
         )
-        assert done.returncode == expected, done.stderr
-    assert "was made with code of my_fog" in done.stderr
+        assert code == expected, told
+    assert "was made with code of my_fog" in told

@@ -9,7 +9,7 @@ from holdfast.cells import corruption_cell
 from holdfast.errors import HoldfastError
 from holdfast.records.header import write_header, write_images
 from holdfast.records.records import CellRecord, Records, load_records, read_records
-from holdfast.records.shard_files import DamagedUnit, Unit, read_unit, set_aside, unit_name, write_unit
+from holdfast.records.shard_files import Unit, unit_name, write_unit
 from tests.records.making_records import spec_named
 
 IDS = [f"class/{number}\nodd.png" for number in range(5)]  # a file name may hold a line break
@@ -34,11 +34,6 @@ def unit(cell: str, shard: int, rows: list[int], *, views=("",), excluded=(), fr
         "fingerprint": "f" * 8,
     }
     return Unit(header | {"views": list(views)}, np.array(rows), np.array(excluded, dtype=np.int64), arrays)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return start(tmp_path / "run" / "records" / "digits-ffffffff")
 
 
 def start(folder, views=("",)):
@@ -116,27 +111,6 @@ def test_pandas_has_one_row_per_cell_view_image_and_frame(tmp_path):
     assert table[table.cell == "sequence/rotate"].frame.max() == 3
 
 
-@pytest.mark.parametrize("position", [0.02, 0.3, 0.6, 0.97])
-def test_a_changed_byte_is_noticed(folder, position):
-    path = write_unit(folder, unit("clean", 0, [0, 1, 2]))
-    content = bytearray(path.read_bytes())
-    content[int(position * len(content))] ^= 0x10
-    path.write_bytes(content)
-    with pytest.raises(DamagedUnit, match=r"clean\.00000\.safetensors is damaged"):
-        read_unit(path)
-
-
-@pytest.mark.parametrize("length", [0, 7, 200, -1])
-def test_a_shortened_file_is_noticed_and_its_cell_not_used(folder, length, caplog):
-    whole_cell(folder, "clean")
-    path = folder / unit_name("clean", 1)
-    path.write_bytes(path.read_bytes()[:length])
-    records = read_records(folder)
-    assert records.incomplete == {"clean": (1, 2)}
-    assert not records.cells
-    assert "damaged" in caplog.text
-
-
 def test_a_unit_of_other_records_is_not_mixed_in(folder):
     whole_cell(folder, "clean")
     other = unit("clean", 1, [3, 4])
@@ -153,15 +127,6 @@ def test_a_copied_unit_counts_its_images_once(folder, caplog):
     assert "fog.3.00001.safetensors does not contain the unit of its name" in caplog.text
 
 
-def test_a_unit_under_another_cells_name_is_not_believed(folder, caplog):
-    whole_cell(folder, "fog/3")
-    for shard in (0, 1):
-        shutil.copyfile(folder / unit_name("fog/3", shard), folder / unit_name("snow/3", shard))
-    (records,) = load_records(folder)
-    assert list(records.cells) == ["fog/3"]
-    assert "snow.3.00000.safetensors does not contain the unit of its name" in caplog.text
-
-
 def test_units_that_share_images_or_name_others_are_not_believed(folder, caplog):
     write_unit(folder, unit("fog/3", 0, [0, 1, 2]))
     write_unit(folder, unit("fog/3", 1, [2, 3]))
@@ -171,26 +136,6 @@ def test_units_that_share_images_or_name_others_are_not_believed(folder, caplog)
     assert not records.cells
     assert set(records.incomplete) == {"fog/3", "snow/3"}
     assert "do not hold every image once" in caplog.text
-
-
-def test_setting_aside_keeps_every_damaged_file(folder):
-    for _ in range(2):
-        set_aside(write_unit(folder, unit("clean", 0, [0, 1, 2])))
-    assert sorted(path.name for path in folder.glob("clean*")) == [
-        "clean.00000.safetensors.damaged",
-        "clean.00000.safetensors.damaged1",
-    ]
-    assert not read_records(folder).cells
-
-
-def test_no_temporary_file_is_left(folder):
-    whole_cell(folder, "fog/3")
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "evaluation.json",
-        "fog.3.00000.safetensors",
-        "fog.3.00001.safetensors",
-        "images.safetensors",
-    ]
 
 
 def test_records_can_be_made_in_memory():

@@ -244,6 +244,7 @@ def test_pictures_are_enlarged_by_keyboard_and_mouse(alive):
     assert alive.locator("dialog h3").inner_text() == "Accuracy by kind: differences from plain"
     alive.keyboard.press("Escape")
     assert not alive.locator("dialog").is_visible()
+    alive.locator("#data-1-by-accuracy-1 svg").wait_for()  # closing is an event of its own
     assert alive.locator("#data-1-severity svg").count() == alive.locator("#data-1-by-accuracy-1 svg").count() == 1
     assert alive.evaluate("document.activeElement.closest('figure').id") == "data-1-by-accuracy-1"
     alive.locator("#data-1-severity svg").click()

@@ -99,6 +99,14 @@ def test_every_cell_of_the_heat_maps_is_the_accuracy_of_its_record(text, two_run
     assert sorted(squares) == sorted(expected)
 
 
+def test_a_kind_has_one_number_in_the_strip_and_in_the_heat_map(text, two_runs):
+    for run in two_runs:
+        (records,) = load_records(run)
+        fog = np.mean([100 * records.cells[f"fog/{severity}"].accuracy for severity in range(1, 6)])
+        assert f'<td class="mean">{fog:.1f}</td>' in text
+        assert re.search(rf"--error: [\d.]+\">{fog:.1f}</td>", text)
+
+
 def test_the_comparison_shows_the_paired_difference(page, two_runs):
     plain, robust = (load_records(run)[0] for run in two_runs)
     fog = compare(robust, plain).differences["accuracy/fog"].interval
@@ -233,6 +241,8 @@ def test_a_run_that_was_only_trained_gives_a_page(tmp_path):
     run = make_run(tmp_path / "run", cells=())
     page = Page(report(run))
     assert "Not evaluated yet: run" in page.text
+    assert "One model, not evaluated yet." in page.text
+    assert "scores on clean" not in page.text
     assert "training-loss" in {a["id"] for a in page.all("figure")}
 
 

@@ -1,12 +1,8 @@
 """A dry run does nothing but measure, and the command itself says afterwards how far off it was."""
 
-import json
-import shutil
 import time
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from holdfast.cli.main import main
 from holdfast.evaluation import dry_run as evaluation_forecast
@@ -29,16 +25,6 @@ SMALL += ["--train.batch_size=8"]
 
 def said(seconds: float, **options) -> DryRunReport:
     return DryRunReport("would", {}, 0, Seconds(seconds, seconds), **options)
-
-
-@pytest.fixture
-def photos(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for number in range(6):
-        pixels = np.random.default_rng(number).integers(0, 256, (40, 48, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number}.png")
-    return folder
 
 
 @pytest.mark.parametrize("suite", ["occlusion-learned", "occlusion-learned:epochs=1"])
@@ -88,55 +74,6 @@ def test_an_evaluation_is_forecast_without_being_done_and_compared_when_it_is(tm
     assert "76 of them finished" in capsys.readouterr().out
 
 
-def test_a_training_is_forecast_without_a_folder_and_its_log_says_how_far_off_it_was(tmp_path, capsys):
-    words = ["train", "digits/fan_nano", *SMALL, "--model.kwargs.depth=1", "--out", str(tmp_path / "run")]
-    assert main([*words, "--dry-run"]) == 0
-    assert "32 training images, 1 epochs, 4 steps, 8 images per step" in capsys.readouterr().out
-    assert not (tmp_path / "run").exists()
-    assert main(words) == 0
-    assert "the dry run estimated" in capsys.readouterr().err
-    last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
-    assert last["event"] == "forecast"
-    assert last["took"] > 0
-
-
-def test_corrupting_a_folder_is_forecast(photos, tmp_path, capsys):
-    words = ["corrupt", str(photos), str(tmp_path / "out"), "--kinds", "fog,contrast", "--workers", "1"]
-    assert main([*words, "--dry-run"]) == 0
-    told = capsys.readouterr().out
-    assert "6 images, 10 cells, 60 files" in told
-    assert not (tmp_path / "out").exists()
-    assert main(words) == 0
-    assert "the dry run estimated" in capsys.readouterr().err
-    shutil.rmtree(tmp_path / "out" / "fog")
-    assert main([*words, "--dry-run"]) == 0
-    assert "30 of them there already" in capsys.readouterr().out
-
-
-def test_a_study_is_forecast_row_by_row(tmp_path, capsys):
-    (tmp_path / "study.yaml").write_text(
-        "recipe: digits/fan_nano\ntest: digits:test\nlimit: 4\nseeds: [0, 1]\nsuites: [clean]\n"
-        "common: {data: {train_subset: 16, val_subset: 8, workers: 0}, train: {epochs: 1, batch_size: 8}, "
-        "model: {kwargs: {depth: 1}}}\nrows: {plain: {}, again: {model: {init: 'run:{plain}'}}}\n"
-    )
-    out = tmp_path / "studies" / "out"
-    assert main(["study", str(tmp_path / "study.yaml"), "--out", str(out), "--dry-run"]) == 0
-    told = capsys.readouterr().out
-    assert "2 rows, 2 seeds, 4 runs, 4 runs to do" in told
-    assert "not timed, assumed to cost as much as" in told
-    assert not out.exists()
-
-
-def test_a_row_is_forecast_at_the_size_of_its_recipe(tmp_path, capsys):
-    (tmp_path / "study.yaml").write_text(
-        "recipe: digits/fan_nano\ntest: digits:test\nlimit: 4\nseeds: [0]\nsuites: [clean]\n"
-        "common: {data: {train_subset: 16, val_subset: 8, workers: 0, size: 28}, train: {epochs: 1, batch_size: 8}}\n"
-        "rows: {plain: {model: {name: vit_small_patch14_dinov2, kwargs: {depth: 1, embed_dim: 48}}}}\n"  # of 518 px
-    )
-    assert main(["study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--dry-run"]) == 0
-    assert "1 runs to do" in capsys.readouterr().out
-
-
 def test_attempts_that_were_stopped_count(monkeypatch):
     times = iter([2.0, 5.0])
     monkeypatch.setattr(dry_run, "spent", lambda: next(times))
@@ -167,29 +104,3 @@ def test_how_far_off_is_a_share_of_what_it_took(took, verdict):
 def test_times_and_sizes_are_readable():
     assert [human_seconds(value) for value in (1.23, 45, 600, 86400)] == ["1.2 s", "45 s", "10 min", "24.0 h"]
     assert [human_bytes(value) for value in (12, 4500, 119e6, 2.5e12)] == ["12 bytes", "4.5 kB", "119 MB", "2.5 TB"]
-
-
-def test_a_training_is_forecast_for_eight_processes_from_one(tmp_path, capsys):
-    words = ["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--train.global_batch=64", "--dry-run"]
-    assert main([*words, "--processes", "8"]) == 0
-    said = capsys.readouterr().out
-    assert "64 images per step" in said
-    assert "8 processes: 8 images each in 1 pass per step, peak learning rate" in said
-    assert not (tmp_path / "run").exists()
-
-
-def test_processes_that_cannot_share_a_step_are_refused_by_the_dry_run_already(tmp_path, capsys):
-    words = ["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--train.global_batch=64", "--dry-run"]
-    assert main([*words, "--processes", "7"]) == 2
-    assert "takes 64 images per step, which 7 processes cannot share evenly" in capsys.readouterr().err
-
-
-def test_without_a_global_batch_more_processes_take_more_images_per_step(tmp_path, capsys):
-    words = ["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--train.batch_size=16", "--dry-run"]
-    assert main([*words, "--processes", "4"]) == 0
-    assert "64 images per step" in capsys.readouterr().out
-
-
-def test_processes_without_a_dry_run_are_refused_with_the_command_that_starts_them(tmp_path, capsys):
-    assert main(["train", "digits/fan_nano", "--out", str(tmp_path / "run"), "--processes", "8"]) == 2
-    assert "torchrun --nproc-per-node 8 -m holdfast train" in capsys.readouterr().err

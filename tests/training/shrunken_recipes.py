@@ -1,9 +1,9 @@
 """Shipped recipes at a size that takes seconds: few and narrow blocks, small images; all else is the recipe's own.
 
-Run under torchrun, it takes a step of every recipe that is named, one after the other in one group of processes.
+:func:`train_recipes` trains every recipe that is named, one after the other in one group of processes.
 """
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -114,8 +114,8 @@ def weight_file(recipe: Recipe, folder: Path, *, size: int) -> str:
     return str(folder / "pretrained.safetensors")
 
 
-def main(folder: Path, names: list[str]) -> None:
-    """A run of every recipe, which must end with the same weights in all processes."""
+def train_recipes(folder: Path, names: Sequence[str]) -> int:
+    """A run of every recipe, which must end with the same weights in all processes; its exit code."""
     with engine(TrainRecipe(device="cpu"), folder=folder) as accelerator:
         if accelerator.is_main_process:
             pictures(folder)
@@ -126,7 +126,4 @@ def main(folder: Path, names: list[str]) -> None:
                 own.mkdir()
             accelerator.wait_for_everyone()
             train(name, out=own / "run", overrides=shrunken(name, f"npz:{folder / 'pictures.npz'}", own), show=False)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    return 0

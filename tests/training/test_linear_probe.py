@@ -1,8 +1,5 @@
 """Linear probes and LP-FT: the published arithmetic, and two phases in two run folders."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from safetensors.torch import load_file
@@ -14,6 +11,7 @@ from holdfast.methods import CrossEntropy
 from holdfast.models.factory import load_model
 from holdfast.training.linear_probe import fit_probe, head_of
 from holdfast.training.recipe_files import load_recipe, to_yaml
+from tests.chaos.processes import run_group
 from tests.training.helpers import assert_same_run, assert_same_weights, log_of, run, tiny
 from tests.training.test_loop import StopsAt
 
@@ -92,13 +90,11 @@ def test_the_dry_run_counts_the_looks_of_the_probe(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.full
 def test_two_processes_start_from_one_probe(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(to_yaml(load_recipe(tiny(**LP_FT))))
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = ["-m", "holdfast", "train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
-    done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    command = ["train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
+    ends = run_group(command, folder=tmp_path)
+    assert [code for code, _ in ends] == [0, 0], ends
     (end,) = log_of(tmp_path / "two", "end")
     assert (end["processes"], end["processes_agree"]) == (2, True)

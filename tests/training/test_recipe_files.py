@@ -1,9 +1,6 @@
 """Every shipped recipe is complete, says what it costs, builds, and takes two steps at a shrunken size."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +11,9 @@ from holdfast.training.global_batch import share_batch
 from holdfast.training.loop import train
 from holdfast.training.recipe import Recipe
 from holdfast.training.recipe_files import RULES, as_values, find_recipe, leaves, load_recipe, recipe_names, to_yaml
+from tests.chaos.processes import fork_group
 from tests.training.helpers import log_of
-from tests.training.shrunken_recipes import pictures, shrunken
+from tests.training.shrunken_recipes import pictures, shrunken, train_recipes
 
 RECIPES = recipe_names()
 
@@ -37,16 +35,13 @@ A_FEW = ("imagenet/rspc_fan_base_hybrid", "cityscapes/tapadl_fan_base_hybrid")
 
 @pytest.mark.parametrize("names", [A_FEW, pytest.param(tuple(RECIPES), marks=pytest.mark.full)], ids=["few", "all"])
 def test_two_processes_take_steps_of_the_scaled_global_batch_and_end_with_the_same_weights(names, tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*torchrun, "-m", "tests.training.shrunken_recipes", str(tmp_path), *names]
-    root = Path(__file__).parents[2]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    ends = fork_group(lambda: train_recipes(tmp_path, names), folder=tmp_path, seconds=1800)
+    assert [code for code, _ in ends] == [0, 0], ends
     for name in names:
         (end,) = log_of(tmp_path / name.replace("/", "-") / "run", "end")
         assert (end["processes"], end["processes_agree"], end["step"]) == (2, True, 2), name
     if "cityscapes/tapadl_fan_base_hybrid" in names:
-        assert "batch norms take the statistics of each process' own images" in ended.stderr
+        assert "batch norms take the statistics of each process' own images" in "".join(told for _, told in ends)
 
 
 @pytest.mark.parametrize("name", RECIPES)

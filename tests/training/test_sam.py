@@ -1,8 +1,5 @@
 """SAM and ASAM: published values, and what a step must leave alone."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,6 +9,7 @@ from holdfast.training.loop import train
 from holdfast.training.recipe import SamRecipe
 from holdfast.training.recipe_files import load_recipe, to_yaml
 from holdfast.training.sam import ascent_steps, kept_statistics, perturbed, sharpness_aware
+from tests.chaos.processes import run_group
 from tests.training.helpers import RANDOM, TINY, assert_same_run, assert_same_weights, log_of, run, tiny
 from tests.training.test_loop import StopsAt
 
@@ -140,14 +138,12 @@ def test_sam_counts_every_batch_once_in_batch_norm_and_trains_in_bf16(tmp_path):
     assert {int(value) for key, value in state.items() if key.endswith("num_batches_tracked")} == {result.step}
 
 
-@pytest.mark.full
 def test_two_processes_agree_on_the_weights(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     afat = {"name": "robust", "options": {"afat": {"weight": 0.1}}}
     recipe.write_text(to_yaml(load_recipe(tiny(objective=afat, train={"epochs": 1, "accumulate": 2}, **SAM))))
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = ["-m", "holdfast", "train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
-    done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    command = ["train", str(recipe), "--out", str(tmp_path / "two"), "--train.batch_size=8"]
+    ends = run_group(command, folder=tmp_path)
+    assert [code for code, _ in ends] == [0, 0], ends
     (end,) = log_of(tmp_path / "two", "end")
     assert (end["processes"], end["processes_agree"]) == (2, True)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 from rich.markup import escape
+from rich.table import Table
 
-from holdfast.analysis.registry import ANALYSES, all_settings
+from holdfast.analysis.figure_groups import figure_pages
+from holdfast.analysis.registry import ANALYSES, all_settings, headlines
 from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.analysis.settings import Settings
 from holdfast.cli.console import message_console, print_table
@@ -22,12 +24,11 @@ from holdfast.cli.shared_options import (
     with_checkpoint,
 )
 from holdfast.errors import HoldfastError
-from holdfast.plotting.files import parse_formats
+from holdfast.plotting.files import name_model, parse_formats, save_figure
 from holdfast.registry import model_spec
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 Stored = tuple[Path, list[AnalysisResult]]  # a folder and the results in it
 
@@ -172,12 +173,8 @@ def _rename_result(result: AnalysisResult, run: Path) -> AnalysisResult:
     return replace(result, header={**result.header, "label": f"{result.label} ({run})"})
 
 
-def _table(found: list[Stored]) -> "Table":
+def _table(found: list[Stored]) -> Table:
     """The headline numbers, one column per model."""
-    from rich.table import Table
-
-    from holdfast.analysis.registry import headlines
-
     numbers = [headlines(results) for _, results in found]
     table = Table("", *(escape(results[0].label) for _, results in found), box=None, header_style="bold")
     for name in dict.fromkeys(name for each in numbers for name in each):
@@ -187,9 +184,6 @@ def _table(found: list[Stored]) -> "Table":
 
 def _draw(results: list[AnalysisResult], folder: Path, formats: tuple[str, ...]) -> int:
     """Save one figure per page of the results and return how many."""
-    from holdfast.analysis.figure_groups import figure_pages
-    from holdfast.plotting.files import name_model, save_figure
-
     single = results[0].label if len({result.label for result in results}) == 1 else ""
     pages = list(figure_pages(results))
     for name, draw in pages:

@@ -4,6 +4,11 @@ from argparse import Namespace
 
 from jsonargparse import ArgumentParser
 
+from holdfast.cli.list import LISTERS
+from holdfast.cli.main import COMMANDS, build_parser
+from holdfast.studies.config import study_names
+from holdfast.training.recipe_files import recipe_names
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -22,11 +27,6 @@ def run(arguments: Namespace) -> None:
 
 def _words() -> dict[str, list[str]]:
     """Completions by command: its options, and the values of its first argument."""
-    from holdfast.cli.list import LISTERS
-    from holdfast.cli.main import COMMANDS, build_parser
-    from holdfast.studies.config import study_names
-    from holdfast.training.recipe_files import recipe_names
-
     names = {"list": sorted(LISTERS), "train": recipe_names(), "study": study_names(), "completion": list(SHELLS)}
     return {
         command: [*names.get(command, []), *(o for a in build_parser(command)._actions for o in a.option_strings)]

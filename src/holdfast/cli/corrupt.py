@@ -11,7 +11,9 @@ from jsonargparse import ArgumentParser
 
 from holdfast.cli.shared_options import add_cluster, add_dry_run, cluster_of, dry_run, print_dry_run_comparison
 from holdfast.errors import HoldfastError
+from holdfast.io.validation import counted
 from holdfast.runtime.cores import core_count
+from holdfast.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
     from holdfast.corruptions.corrupt_folder import Outcome
@@ -42,11 +44,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Corrupt the folder with a progress line, then list the images that could not be read."""
-    from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, corrupt_folder, find_images
+    from holdfast.corruptions.corrupt_folder import FolderSettings, KindAtSeverity, check_folder, corrupt_folder
     from holdfast.corruptions.corrupt_folder_ray import run_on_ray
     from holdfast.corruptions.dry_run import dry_run_report
     from holdfast.corruptions.severities import preset_of, select
-    from holdfast.runtime.progress import ProgressLine
 
     severities = parse_severities(arguments.severity)
     cells = [KindAtSeverity(kind, severity) for kind in select(arguments.kinds) for severity in severities]
@@ -63,8 +64,9 @@ def run(arguments: Namespace) -> int:
         return dry_run(
             "corrupt", arguments, [dry_run_report(source, target, cells=cells, settings=settings, workers=workers)]
         )
-    total = len(find_images(source)) * len(cells)
-    header = f"corrupting {source} into {target}: {total // len(cells)} images × {len(cells)} cells"
+    images = check_folder(source, target, settings)
+    total = len(images) * len(cells)
+    header = f"corrupting {source} into {target}: {counted(len(images), 'image')} × {counted(len(cells), 'cell')}"
     with (
         print_dry_run_comparison("corrupt", arguments),
         ProgressLine("corrupting", total=total, unit="images", show=True, header=header) as line,

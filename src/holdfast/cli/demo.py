@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
+from rich.table import Table
 
+from holdfast.analysis.settings import Settings
 from holdfast.cli import EXIT_SIGNAL, stopped_by
 from holdfast.cli.console import message_console, print_table
 from holdfast.cli.demo_settings import DEMOS, Demo, Effort
 from holdfast.errors import HoldfastError, nearest
+from holdfast.training.recipe_files import load_recipe
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from holdfast.metrics.summary import Score
     from holdfast.records.records import Records
 
@@ -84,7 +85,6 @@ def train_one(
 ) -> int:
     """Train or resume one model unless it is finished; return the signal that stopped it, or 0."""
     from holdfast.training.loop import train
-    from holdfast.training.recipe_files import load_recipe
     from holdfast.training.run_folder import RunFolder
 
     data = {"train": effort.training, "val": effort.validation}
@@ -110,17 +110,14 @@ def _measure(demo: Demo, folder: Path, effort: Effort, console: Console) -> "Rec
 def _analyze(demo: Demo, folder: Path, name: str, effort: Effort, console: Console) -> None:
     """Analyse one model; stored results are not computed again."""
     from holdfast.analysis.analyze import analyze
-    from holdfast.analysis.settings import Settings
 
     console.print("  analysing: attention, noise, groups")
     settings = Settings(masks=effort.masks, occlusion_images=effort.analysis_images, pictures=2)
     analyze(folder, demo.data, demo.analyses, settings=settings, label=name, limit=effort.analysis_images)
 
 
-def table(demo: Demo, records: "dict[str, Records]") -> "Table":
+def table(demo: Demo, records: "dict[str, Records]") -> Table:
     """Build the comparison table: scores with the bounds of their 95 % intervals."""
-    from rich.table import Table
-
     images = len(next(iter(records.values())).cells["clean"])
     comparison = Table(
         box=None, header_style="bold", title=f"{images} {demo.tested}, percent (95 % interval)", padding=(0, 1, 0, 0)

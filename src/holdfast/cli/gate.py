@@ -21,6 +21,8 @@ from holdfast.cli.shared_options import (
     run_folder,
 )
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
+from holdfast.io.validation import counted
 
 COUNT = 12  # pictures of failures
 
@@ -93,7 +95,6 @@ def run(arguments: Namespace) -> int:
     from holdfast.gate import all_passed, decide, paired_scores_of
     from holdfast.gate.output import junit, markdown, terminal
     from holdfast.gate.scores import check_rules
-    from holdfast.io import atomic
 
     _check(arguments)
     rules = _rules(arguments)
@@ -207,11 +208,15 @@ def _draw_failures(arguments: Namespace) -> None:
         print("no pictures: the records hold no examples of failures", file=sys.stderr)
 
 
+def _size(scores: "PairedScores") -> str:
+    return f"{counted(scores.count, 'image')} × {counted(len(scores.cells), 'cell')}"
+
+
 def _save(scores: "list[PairedScores]", path: Path, console: Console) -> None:
     from holdfast.gate import save_baseline
 
     size = save_baseline(scores, path)
-    sets = ", ".join(f"{each.data} ({each.count} images × {len(each.cells)} cells{_passes(each)})" for each in scores)
+    sets = ", ".join(f"{each.data} ({_size(each)}{_passes(each)})" for each in scores)
     console.print(f"baseline of {sets}: {path}, {size / 1000:.0f} kB", markup=False)
     for each in scores:
         for line in _incomplete_scores(each):

@@ -10,6 +10,8 @@ from jsonargparse import ArgumentParser
 from rich.console import Console
 
 from holdfast.cli.console import message_console
+from holdfast.cli.demo import train_one
+from holdfast.cli.demo_settings import Effort
 from holdfast.cli.shared_options import (
     add_classes,
     add_preprocessing,
@@ -48,7 +50,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     parser.add_argument("--port", type=int, default=8420, help="port to listen on; 0 picks a free one")
     parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on; any other than this one lets other machines connect"
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; with any other than the default, other machines can connect",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
     parser.add_argument("--demo", action="store_true", help="train two small models on digits first, in about a minute")
@@ -132,8 +136,6 @@ def _requested_models(arguments: Namespace) -> tuple[list[str], str]:
 
 def _train(recipes: dict[str, str], console: Console) -> None:
     """Train and evaluate the demo's small models, unless they are finished."""
-    from holdfast.cli.demo import train_one
-    from holdfast.cli.demo_settings import Effort
     from holdfast.evaluation.evaluate import evaluate
 
     effort = Effort("digits:train[0:512]", "digits:val[0:60]", epochs=3)

@@ -12,8 +12,10 @@ from rich.table import Table
 
 from holdfast.cli.console import print_table
 from holdfast.errors import HoldfastError, nearest
-from holdfast.registry import METHOD_LINES
+from holdfast.published import published
+from holdfast.registry import METHOD_LINES, MODEL_NAMES, SUITES
 from holdfast.runtime.plugins import PLUGINS
+from holdfast.training import recipe_files
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -41,9 +43,6 @@ def run(arguments: Namespace) -> None:
 
 def models_table(arguments: Namespace) -> list[Table]:
     """Holdfast's own models; timm's are listed by timm."""
-    from holdfast.published import published
-    from holdfast.registry import MODEL_NAMES
-
     names = _matching_names(arguments.pattern, list(MODEL_NAMES))
     if not arguments.cost:
         return [_table("model", rows=[[name] for name in names])]
@@ -77,11 +76,9 @@ def corruptions_table(arguments: Namespace) -> list[Table]:
 
 def recipes_table(arguments: Namespace) -> list[Table]:
     """The shipped recipes; `holdfast train NAME` runs one."""
-    from holdfast.training.recipe_files import headline, recipe_names
-
-    names = _matching_names(arguments.pattern, recipe_names())
+    names = _matching_names(arguments.pattern, recipe_files.recipe_names())
     if not arguments.cost:
-        return [_table("recipe", "what it trains", rows=[[name, headline(name)] for name in names])]
+        return [_table("recipe", "what it trains", rows=[[name, recipe_files.headline(name)] for name in names])]
     costs = {name: _recipe_cost(name) for name in names}
     table = Table(box=None, header_style="bold")
     table.add_column("recipe", no_wrap=True)
@@ -96,9 +93,7 @@ def recipes_table(arguments: Namespace) -> list[Table]:
 
 def _recipe_cost(name: str) -> list[str] | str:
     """What a recipe's header says of its cost: figures where they were counted, else its sentence."""
-    from holdfast.training.recipe_files import header
-
-    lines = header(name)
+    lines = recipe_files.header(name)
     counted = re.match(r"(\S+) exaFLOP, (\S+) GB per GPU, (\S+) A100 hours", lines.get("cost", ""))
     return lines.get("cost", "–") if counted is None else [lines["batch"].split()[0], *counted.groups()]
 
@@ -125,7 +120,6 @@ def methods_table(arguments: Namespace) -> list[Table]:
 def suites_table(arguments: Namespace) -> list[Table]:
     """The suites that `holdfast evaluate --suite` accepts, separated by commas."""
     from holdfast.benchmarks import benchmark_suites
-    from holdfast.registry import SUITES
 
     lines = SUITES | benchmark_suites()
     names = _matching_names(arguments.pattern, list(lines))
@@ -171,6 +165,13 @@ def tasks_table(arguments: Namespace) -> list[Table]:
     return _lines_table("task", "what an image has", {name: each.line for name, each in TASKS.items()}, arguments)
 
 
+def layouts_table(arguments: Namespace) -> list[Table]:
+    """The layouts of other projects' detectors, for `holdfast evaluate --outputs`."""
+    from holdfast.deploy.detection_layouts import LAYOUTS
+
+    return _lines_table("layout", "what it is", {name: each.line for name, each in LAYOUTS.items()}, arguments)
+
+
 def _lines_table(name: str, line: str, lines: Mapping[str, str], arguments: Namespace) -> list[Table]:
     names = _matching_names(arguments.pattern, list(lines))
     return [_table(name, line, rows=[[each, lines[each]] for each in names])]
@@ -198,6 +199,7 @@ LISTERS: dict[str, Callable[[Namespace], list[Table]]] = {
     "benchmarks": benchmarks_table,
     "corruptions": corruptions_table,
     "data": data_table,
+    "layouts": layouts_table,
     "methods": methods_table,
     "metrics": metrics_table,
     "models": models_table,

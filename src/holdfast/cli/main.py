@@ -142,9 +142,7 @@ def _run_command(argv: list[str]) -> int:
 
     command, rest = argv[0], load_plugins(argv[1:])
     if command not in COMMANDS:
-        raise HoldfastError(
-            f"unknown command {command!r}{nearest(command, COMMANDS) or f'; expected one of {_command_list()}'}"
-        )
+        raise _unknown_command(command)
     if sys.stderr.isatty():
         import logging
 
@@ -160,6 +158,14 @@ def _run_command(argv: list[str]) -> int:
     merge_options = getattr(_module(command), "merge_dictionary_options", list)  # `train` has dotted options
     arguments = _parse_arguments(parser, _known_options(parser, merge_options(rest)))
     return int(_module(command).run(arguments) or EXIT_OK)
+
+
+def _unknown_command(command: str) -> HoldfastError:
+    if command.startswith("-"):
+        hint = nearest(command, ("--help", "--version", "--plugin"), cutoff=0.75) or "; options follow the command"
+        return HoldfastError(f"unknown option {command!r}{hint}")
+    hint = nearest(command, COMMANDS) or f"; expected one of {', '.join(COMMANDS)}"
+    return HoldfastError(f"unknown command {command!r}{hint}")
 
 
 def _known_options(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
@@ -198,8 +204,9 @@ def _parse_arguments(parser: argparse.ArgumentParser, argv: list[str]) -> argpar
         options = {action.dest: action for action in parser._actions if action.option_strings}
         kinds = {name: getattr(action, "_typehint", action.type) for name, action in options.items()}
         names = {name: action.option_strings[0] for name, action in options.items()}
+        shown = {action.dest: action.metavar for action in parser._actions if isinstance(action.metavar, str)} | names
         if missing := re.fullmatch("the following arguments are required: (.*)", str(error)):
-            wanted = [names.get(name, name.upper()) for name in missing[1].split(", ")]
+            wanted = [shown.get(name, name.upper()) for name in missing[1].split(", ")]
             usage = f"; see {parser.prog} --help"
             raise HoldfastError(f"{parser.prog} needs {' and '.join(wanted)}{usage}") from error
         raise HoldfastError(refusal(str(error), kinds, names)) from error
@@ -228,7 +235,3 @@ def _command_lines(width: int) -> list[str]:
 
 def _module(command: str) -> ModuleType:
     return importlib.import_module(f"holdfast.cli.{command}")
-
-
-def _command_list() -> str:
-    return ", ".join(COMMANDS)

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
+from rich.markup import escape
+from rich.table import Table
 
 from holdfast.cli.console import piped_text, print_table
 from holdfast.cli.shared_options import add_preprocessing, protocol_of, with_checkpoint
 from holdfast.errors import HoldfastError
+from holdfast.io import atomic
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from holdfast.inference.predict import Prediction
 
 FORMATS = ("table", "json", "csv")
@@ -55,7 +56,6 @@ def run(arguments: Namespace) -> None:
         raise HoldfastError(f"--format must be one of {', '.join(FORMATS)}, got {arguments.format!r}")
     from holdfast.data.source import UnreadableImage
     from holdfast.inference.predict import predict
-    from holdfast.io import atomic
 
     protocol = protocol_of(arguments)
     drawings = {"overlays": arguments.overlays, "film": arguments.film, "fps": arguments.fps}
@@ -106,9 +106,6 @@ def _csv(found: "list[Prediction]") -> str:
 
 
 def _table(found: "list[Prediction]") -> "Table":
-    from rich.markup import escape
-    from rich.table import Table
-
     rows = _rows(found)
     table = Table(box=None, header_style="bold")
     for name, value in (rows[0] if rows else {"image": "", "rank": 0}).items():

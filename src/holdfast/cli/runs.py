@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
+from rich.markup import escape
+from rich.table import Table
 
 from holdfast.cli.console import print_table
 from holdfast.errors import HoldfastError
+from holdfast.io.validation import counted
+from holdfast.io.yaml import read_yaml
 
 RECIPE, LOG = "recipe.yaml", "log.jsonl"
 
@@ -24,9 +28,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> None:
     """Print a table with a row per run."""
-    from rich.markup import escape
-    from rich.table import Table
-
     if not arguments.folder.is_dir():
         raise HoldfastError(f"DIR must be a folder of runs, but {str(arguments.folder)!r} does not exist")
     rows = list(_rows(arguments.folder))
@@ -49,8 +50,6 @@ def _rows(root: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _training_columns(folder: Path) -> tuple[str, str, str, str]:
-    from holdfast.io.yaml import read_yaml
-
     if not (folder / RECIPE).exists():
         return _evaluated_columns(folder)
     try:
@@ -73,13 +72,15 @@ def _evaluated_columns(folder: Path) -> tuple[str, str, str, str]:
     for path in sorted((folder / "records").glob("*/evaluation.json")):
         try:
             header = json.loads(path.read_text(encoding="utf-8"))
-            return str(header["model"]), str(header["data"]), "evaluated only", _clean_score(path.parent, header)
+            return str(header["model"]), str(header["data"]), "evaluated only", _first_score(path.parent, header)
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return "–", "–", "no results", "–"
 
 
-def _clean_score(folder: Path, header: dict[str, Any]) -> str:
+def _first_score(folder: Path, header: dict[str, Any]) -> str:
+    """Accuracy on clean images, else on the official set such as ImageNet-A that was evaluated."""
+    from holdfast.metrics.scoring.base import SETS
     from holdfast.metrics.scoring.registry import scoring_of
     from holdfast.records.class_map import answers_in_short
     from holdfast.records.header import CLASSIFICATION
@@ -91,9 +92,10 @@ def _clean_score(folder: Path, header: dict[str, Any]) -> str:
         one_class = False
     if not one_class:  # other tasks have scores of sets of images
         return "–"
-    cell = read_records(folder, cells=["clean"]).cells.get("clean")
+    cells = read_records(folder, cells=["clean", *SETS]).cells
+    name = next((name for name in ("clean", *SETS) if name in cells), None)
     answers = f", {words}" if (words := answers_in_short(header)) else ""
-    return "–" if cell is None else f"clean {100 * cell.accuracy:.2f}{answers}"
+    return "–" if name is None else f"{SETS.get(name, name)} {100 * cells[name].accuracy:.2f}{answers}"
 
 
 def _records_column(folder: Path) -> str:
@@ -104,7 +106,7 @@ def _records_column(folder: Path) -> str:
     for records in folders:
         cells = {file.name.rsplit(".", 2)[0] for file in records.glob("[!.]*.[0-9]*.safetensors")}
         name = _data_name(records) if data[_data_name(records)] == 1 else records.name
-        found.append(f"{name} ({len(cells)} cells)")
+        found.append(f"{name} ({counted(len(cells), 'cell')})")
     return ", ".join(found) or "–"
 
 

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from holdfast.cli import EXIT_OK
+from holdfast.cli.console import message_console
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import file_name
+from holdfast.io.yaml import read_yaml
 from holdfast.registry import model_spec
+from holdfast.runtime.distributed import process_count
 
 if TYPE_CHECKING:
     from holdfast.evaluation.config import EvalProtocol
@@ -57,7 +60,7 @@ def model_file_name(model: str) -> str:
 
 
 def check_model(model: str) -> None:
-    """Raise an error for text that is neither a spec nor a folder, and for a folder of records alone."""
+    """Raise an error for text that is neither a spec nor a folder, and for a folder without a model."""
     from holdfast.models.factory import unknown_model, without_model
 
     folder = run_folder(model)
@@ -69,8 +72,6 @@ def check_model(model: str) -> None:
 
 def own_data(model: str, *, command: str) -> str:
     """Return the validation data of a run's recipe; for digits the test split, which no recipe trains or selects on."""
-    from holdfast.io.yaml import read_yaml
-
     check_model(model)
     folder = run_folder(model)
     if folder is None:
@@ -127,7 +128,6 @@ def add_dry_run(parser: ArgumentParser) -> None:
 
 def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunReport]") -> int:
     """Print the estimates and store their sum for comparison with the actual run."""
-    from holdfast.cli.console import message_console
     from holdfast.runtime.dry_run import in_sum, remember
 
     console = message_console()
@@ -141,7 +141,6 @@ def dry_run(command: str, arguments: Namespace, forecasts: "Sequence[DryRunRepor
 @contextmanager
 def print_dry_run_comparison(command: str, arguments: Namespace) -> "Iterator[Account]":
     """Print the actual duration next to the estimate of an earlier dry run, if there was one."""
-    from holdfast.runtime.distributed import process_count
     from holdfast.runtime.dry_run import Account, compare_with_dry_run
 
     if process_count() > 1:  # one process of several does not know the total

@@ -18,6 +18,7 @@ from holdfast.cli.shared_options import add_dry_run, dry_run, print_dry_run_comp
 from holdfast.errors import HoldfastError
 from holdfast.io.yaml import read_yaml
 from holdfast.training import recipe as recipes
+from holdfast.training.method_options import method_values
 from holdfast.training.recipe_files import leaves, merge
 
 if TYPE_CHECKING:
@@ -153,8 +154,6 @@ def _overrides(arguments: Namespace) -> dict[str, Any]:
         if value:
             given.setdefault(section, {})[key] = value
     if arguments.method:
-        from holdfast.training.method_options import method_values
-
         return method_values(arguments.method, given)
     return given
 

@@ -24,7 +24,7 @@ from holdfast.errors import HoldfastError, nearest
 from holdfast.io.yaml import read_yaml
 from holdfast.published import published
 
-RESTRICTED, ALL = CHOICES = ("restricted", "all")
+RESTRICTED, ALL = "restricted", "all"
 MEAN, SUM, MAX = AGGREGATIONS = ("mean", "sum", "max")
 SHIPPED = {"imagenet-16": "imagenet_16", "objectnet": "objectnet"}
 SHOWN = 3  # misfits that an error names

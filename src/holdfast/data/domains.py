@@ -6,7 +6,6 @@ without splits get one: a fifth of each domain, chosen by a digest of the image 
 ``train`` but none for ``val`` holds out a fifth of it in the same way, unless the spec says ``split=train``.
 """
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast import rng
 from holdfast.data.image_folder import EXTENSIONS, FolderSource, listed_folders, shared_bytes
 from holdfast.data.source import in_label_order
 from holdfast.data.subsets import Subset
@@ -202,5 +202,4 @@ def _images(parts: Sequence[tuple[str, str]], classes: Sequence[str], *, root: P
 
 
 def _is_held_out(id: str) -> bool:
-    digest = hashlib.blake2b(id.encode("utf-8", "surrogateescape"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") < HELD_OUT * 2**64
+    return rng.number(id) < HELD_OUT * 2**64

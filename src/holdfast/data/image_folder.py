@@ -14,11 +14,13 @@ from holdfast.data.source import UnreadableImage, in_label_order
 from holdfast.errors import HoldfastError
 from holdfast.io.folder_index import FileNames, index_folder
 from holdfast.io.images import UnreadableFile, check_exif, decode
+from holdfast.io.validation import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
+SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
 GIF = ".gif"  # may hold several frames: skipped with a warning
 NO_CLASS = "__MACOSX"  # resource forks that macOS adds to ZIP archives; not a class
 logger = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ class FolderSource:
         self.root, self.exif = root, check_exif(exif)
         self.classes = in_label_order(listed_folders(root))
         if not self.classes:
-            raise HoldfastError(f"folder:{root} must hold one folder per class, got no folders")
+            raise HoldfastError(f"folder:{root} must hold one folder of images per class, got {_flat(root)}")
         self._paths, self.targets, self.gifs = _images(root, self.classes)
         self._turned = shared_bytes(
             len(self.targets)
@@ -72,9 +74,26 @@ def decode_file(path: Path, *, id: str) -> Image.Image:
 def open_folder(rest: str, *, split: str, exif: str = "ignore") -> FolderSource:
     """Open ``folder:DIR``; ``split`` is ignored, so name another folder for validation."""
     source = FolderSource(Path(rest).expanduser(), exif=exif)
+    _refuse_splits(source)
     for sentence in _warnings(source):
         _warn_once(sentence)
     return source
+
+
+def _flat(root: Path) -> str:
+    """The contents of a folder without folders, in words."""
+    count = sum(Path(entry.name).suffix.lower() in EXTENSIONS for entry in _entries(root))
+    return f"{counted(count, 'image')} and no folders" if count else "no folders"
+
+
+def _refuse_splits(source: FolderSource) -> None:
+    """Raise an error for a folder of splits, which would be taken for classes."""
+    if not SPLITS.issuperset(source.classes):
+        return
+    inner = [name for name in source.classes if listed_folders(source.root / name)]
+    if len(inner) == len(source.classes):
+        names = " or ".join(f"'folder:{source.root / name}'" for name in inner)
+        raise HoldfastError(f"folder:{source.root} holds splits instead of classes; did you mean {names}?")
 
 
 def listed_folders(folder: Path, *, what: str = "folder") -> list[str]:
@@ -87,9 +106,11 @@ def _entries(folder: Path, *, what: str = "folder") -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".") and entry.name != NO_CLASS]
     except OSError as error:
-        raise HoldfastError(
-            f"{what}:{folder} must be a folder of {'class ' if what == 'folder' else ''}folders ({error.strerror})"
-        ) from error
+        kind = "class folders" if what == "folder" else "folders"
+        problem = (
+            f": {str(folder)!r} does not exist" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
+        )
+        raise HoldfastError(f"{what}:{folder} must be a folder of {kind}{problem}") from error
 
 
 def _images(root: Path, classes: tuple[str, ...]) -> tuple[FileNames, np.ndarray, list[str]]:

@@ -35,6 +35,7 @@ def open_imagenet_v2(root: Path | str) -> FolderSource:
     else:
         wanted = wnids()
     _check_names(names, wanted, what=f"ImageNet-V2 in {str(root)!r}", held="1000 folders, 0 to 999 or wnids")
+    source.classes = wnids()  # also of numbered folders, so that tables and reports have names
     return source
 
 

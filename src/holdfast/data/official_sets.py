@@ -225,48 +225,18 @@ def _sequences(
 
 
 def _single(
-    name: str, root: Path, *, reader: Callable[[Path], Source], restricted_to: str | None = None
+    name: str, root: Path, *, reader: Callable[[Path], Source], by_class: bool = False, **settings: Any
 ) -> OfficialSet:
+    """A set of one cell; ``by_class`` if its folders must be in ImageNet's order."""
     official_set_readers.existing_folder(root, what=name)
 
     def open_cell(cell: CellSpec) -> Source:
         source = reader(root)
-        check_imagenet_order(source.classes, name=f"{name}:{root}")
+        if by_class:
+            check_imagenet_order(source.classes, name=f"{name}:{root}")
         return source
 
-    return OfficialSet(name, root, name, "imagenet", (set_cell(name),), open_cell, restricted_to=restricted_to)
-
-
-def _imagenet_v2(name: str, root: Path) -> OfficialSet:
-    official_set_readers.existing_folder(root, what=name)
-    return OfficialSet(name, root, name, "imagenet", (set_cell(name),), lambda cell: open_imagenet_v2(root))
-
-
-def _objectnet(name: str, root: Path) -> OfficialSet:
-    official_set_readers.existing_folder(root, what=name)
-    return OfficialSet(
-        name,
-        root,
-        name,
-        "imagenet",
-        (set_cell(name),),
-        lambda cell: open_objectnet(root),
-        restricted_to="objectnet",
-    )
-
-
-def _cue_conflict(name: str, root: Path) -> OfficialSet:
-    official_set_readers.existing_folder(root, what=name)
-    return OfficialSet(
-        name,
-        root,
-        name,
-        "imagenet",
-        (set_cell(name),),
-        lambda cell: open_cue_conflict(root),
-        restricted_to="imagenet_16",
-        whole_images=True,
-    )
+    return OfficialSet(name, root, name, "imagenet", (set_cell(name),), open_cell, **settings)
 
 
 def _cells(kinds: tuple[str, ...]) -> list[CellSpec]:
@@ -312,20 +282,34 @@ OFFICIAL: dict[str, StoredLayout] = {
     "imagenet-a": StoredLayout(
         "ImageNet-A: its 200 wnid folders",
         _single,
-        {"reader": official_set_readers.open_imagenet_a, "restricted_to": "imagenet_a"},
+        {"reader": official_set_readers.open_imagenet_a, "by_class": True, "restricted_to": "imagenet_a"},
     ),
     "imagenet-r": StoredLayout(
         "ImageNet-R: its 200 wnid folders",
         _single,
-        {"reader": official_set_readers.open_imagenet_r, "restricted_to": "imagenet_r"},
+        {"reader": official_set_readers.open_imagenet_r, "by_class": True, "restricted_to": "imagenet_r"},
     ),
     "imagenet-sketch": StoredLayout(
-        "ImageNet-Sketch: 1000 wnid folders", _single, {"reader": official_set_readers.open_imagenet_sketch}
+        "ImageNet-Sketch: 1000 wnid folders",
+        _single,
+        {"reader": official_set_readers.open_imagenet_sketch, "by_class": True},
     ),
-    "imagenet-v2": StoredLayout("ImageNet-V2, matched frequency: folders 0 to 999 or wnids", _imagenet_v2, {}),
-    "imagenet-v2-threshold": StoredLayout("ImageNet-V2, threshold 0.7: likewise", _imagenet_v2, {}),
-    "imagenet-v2-top": StoredLayout("ImageNet-V2, top images: likewise", _imagenet_v2, {}),
-    "objectnet": StoredLayout("ObjectNet: its object folders, of which 113 are used", _objectnet, {}),
-    "cue-conflict": StoredLayout("cue conflict stimuli: SHAPE/SHAPEn-TEXTUREm.png, 16 categories", _cue_conflict, {}),
+    "imagenet-v2": StoredLayout(
+        "ImageNet-V2, matched frequency: folders 0 to 999 or wnids", _single, {"reader": open_imagenet_v2}
+    ),
+    "imagenet-v2-threshold": StoredLayout(
+        "ImageNet-V2, threshold 0.7: likewise", _single, {"reader": open_imagenet_v2}
+    ),
+    "imagenet-v2-top": StoredLayout("ImageNet-V2, top images: likewise", _single, {"reader": open_imagenet_v2}),
+    "objectnet": StoredLayout(
+        "ObjectNet: its object folders, of which 113 are used",
+        _single,
+        {"reader": open_objectnet, "restricted_to": "objectnet"},
+    ),
+    "cue-conflict": StoredLayout(
+        "cue conflict stimuli: SHAPE/SHAPEn-TEXTUREm.png, 16 categories",
+        _single,
+        {"reader": open_cue_conflict, "restricted_to": "imagenet_16", "whole_images": True},
+    ),
     "cityscapes-c": StoredLayout("stored Cityscapes-C: kind/severity/city/*.png, labels in gtFine", _cityscapes_c, {}),
 }

@@ -8,6 +8,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator
+from textwrap import shorten
 from typing import Any
 
 from PIL import Image
@@ -83,7 +84,7 @@ def _load(kind: Any, name: str, *, what: str) -> tuple[Any, Any]:
     except Exception as error:  # likewise
         raise HoldfastError(
             f"hf:{name} must be an image classifier, segmenter or detector of transformers with its preprocessing, in "
-            f"safetensors ({' '.join(str(error).split())[:160]})"
+            f"safetensors ({shorten(str(error), 160, placeholder=' …')})"
         ) from error
     if report["missing_keys"]:
         lacking = sorted(map(str, report["missing_keys"]))[0]

@@ -158,6 +158,8 @@ def _with_settings(base: str, attack: Any, written: Mapping[str, str]) -> Any:
     kinds = typing.get_type_hints(type(attack))
     given = {name: _value(name, text, kinds.get(name, Any)) for name, text in written.items()}
     changed = replace(attack, **given)
+    if isinstance(changed, GradientAttack | SegPGD | AutoAttack):
+        _check_radius(changed)
     if "alpha" in given or not hasattr(attack, "alpha"):
         return changed
     if base in FAMILIES:
@@ -165,6 +167,13 @@ def _with_settings(base: str, attack: Any, written: Mapping[str, str]) -> Any:
     return replace(
         changed, alpha=_positive(attack.alpha * changed.eps / attack.eps)
     )  # keeps the protocol's ratio of step to ε
+
+
+def _check_radius(attack: GradientAttack | SegPGD | AutoAttack) -> None:
+    """Raise an error for a radius in 255ths, such as 4 for 4/255: its ball holds every image."""
+    if getattr(attack, "norm", "linf") == "linf" and attack.eps > 1:
+        hint = f"; did you mean {attack.eps:g}/255?" if attack.eps <= 255 else ""
+        raise HoldfastError(f"eps must be at most 1, for pixels from 0 to 1, got {attack.eps:g}{hint}")
 
 
 def _positive(alpha: float) -> float:

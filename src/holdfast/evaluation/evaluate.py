@@ -28,6 +28,7 @@ from holdfast.evaluation.unit_writer import UnitWriter
 from holdfast.evaluation.until import Until
 from holdfast.evaluation.work import Key, Work
 from holdfast.io.images import turned_warning
+from holdfast.io.validation import counted
 from holdfast.records.records import Records, read_records
 from holdfast.records.round_files import Measured
 from holdfast.records.shard_files import unit_name
@@ -246,5 +247,5 @@ def _warn(records: Records, plan: Plan) -> None:
 def _describe_evaluation(prepared: PreparedEvaluation) -> str:
     """The model, data and size of the evaluation, as the first line of piped output."""
     plan, header = prepared.work.plan, prepared.header
-    counts = f"{len(plan.ids)} images × {len(plan.cells)} cells"
+    counts = f"{counted(len(plan.ids), 'image')} × {counted(len(plan.cells), 'cell')}"
     return f"evaluating {header['model']} on {header['data']}: {counts}, on {prepared.normalized_model.device}"

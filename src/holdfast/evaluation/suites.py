@@ -35,7 +35,7 @@ from holdfast.evaluation.cell_images import CleanImages, CorruptedImages, Pertur
 from holdfast.evaluation.data import EvaluationData
 from holdfast.evaluation.plan import Cell, Plan, shared_plan, stored_plan
 from holdfast.evaluation.preprocessing import Preprocessing
-from holdfast.io.validation import chosen_names, file_name
+from holdfast.io.validation import chosen_names, comma_list, file_name
 from holdfast.records.compatibility import with_revision
 from holdfast.registry import STORED, SUITES, warn_of_order
 from holdfast.runtime.plugins import code_fingerprint
@@ -52,6 +52,7 @@ def parse_suites(suites: Any) -> tuple[Suite, ...]:
     if isinstance(suites, str) and is_attack_text(suites):
         return all_different(attacks_from_text(suites))
     if isinstance(suites, str):
+        _refuse_kinds(suites)
         return chosen_names(suites, SUITES | benchmark_suites(), one="suite", several="suites")
     if isinstance(suites, AttackSuite) or callable(suites):
         return (suites if isinstance(suites, AttackSuite) else attack_from_object(suites),)
@@ -59,6 +60,13 @@ def parse_suites(suites: Any) -> tuple[Suite, ...]:
         raise HoldfastError(f"suites must be names, attacks or a sequence of both, got {type(suites).__name__}")
     found = all_different(suite for part in suites if part != "" for suite in parse_suites(part))
     return found or chosen_names("", SUITES, one="suite", several="suites")
+
+
+def _refuse_kinds(suites: str) -> None:
+    """Raise an error for the name of a corruption, which a newcomer may take for a suite."""
+    for name in comma_list(suites):
+        if name in FUNCTIONS and name not in SUITES:
+            raise HoldfastError(f"{name!r} is a corruption, not a suite; the suite 'corruptions' measures it")
 
 
 def assign(names: Sequence[Suite], specs: Sequence[str]) -> list[tuple[str, tuple[Suite, ...]]]:
@@ -100,8 +108,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
 def make_plan(
     names: Sequence[Suite], data: EvaluationData, *, steps: Preprocessing, extra: bool, limit: int | None
 ) -> Plan:
-    """Make the plan: all images and cells of these suites on these data."""
-    check_suites(names, data)
+    """Make the plan: all images and cells of these suites, which :func:`check_suites` has checked, on these data."""
     if data.stored is not None:
         return _stored_plan(data.stored, steps=steps, extra=extra, limit=limit)
 

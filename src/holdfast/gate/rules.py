@@ -9,11 +9,10 @@ from typing import Any
 
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.yaml import read_yaml
-from holdfast.metrics.multiple_tests import MARGIN
+from holdfast.metrics.multiple_tests import IMAGES, MARGIN
 
 UNRESOLVED = ("fail", "pass")
 SHOWN = "shown"  # of a default rule whose score is shown but not tested
-IMAGES = 50  # with fewer images an interval is wider than any useful margin
 FORMS = "'NAME >= NUMBER', 'NAME <= NUMBER', 'NAME no worse [by more than NUMBER]' or 'NAME better'"
 _NUMBER = r"(?P<number>[-+]?\d+(?:\.\d+)?)"
 _POINTS = r"(?:\s*(?:points?|%))?"

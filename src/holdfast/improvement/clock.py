@@ -26,7 +26,7 @@ class Clock:
         self._path = path
         try:
             self.spent: dict[str, float] = {k: float(v) for k, v in json.loads(path.read_text()).items()}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             self.spent = {}
 
     @property

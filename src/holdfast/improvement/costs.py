@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.config import ComputeConfig
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.improvement.candidates import Candidate
+from holdfast.runtime.dry_run import NOTHING, Seconds, time_work
 from holdfast.training.accelerator import engine
 from holdfast.training.build import build_training
 from holdfast.training.dry_run import forecast_run
@@ -115,22 +117,31 @@ def trial(recipe: Recipe, out: Path, forecast: TrainingCost) -> float:
 
 
 def measuring_cost(
-    model: nn.Module | str, data: Source, suites: Any, *, amp: bool, wall: float, out: Path
-) -> MeasuringCost:
-    """Time an evaluation of a few images, and of some more; ``wall`` seconds pass in a second of processor time."""
-    took = []
+    model: nn.Module | str, data: Source, suites: Any, *, amp: bool, out: Path
+) -> tuple[MeasuringCost, Seconds]:
+    """Time an evaluation of a few images, and of some more.
+
+    Returns:
+        the cost, in processor time where it is the processor that works, and the time that both took
+    """
+    both, took = NOTHING, list[float]()
     counts = [min(FEW, len(data) // 2), min(MORE, len(data))]
     for count in counts:
-        begin = time_now(wall)
-        measure(model, stratified_subset(data, count, seed=0), suites, amp=amp, out=out / str(count))
-        took.append(time_now(wall) - begin)
+        few = stratified_subset(data, count, seed=0)
+        spent, _ = time_work(partial(measure, model, few, suites, amp=amp, out=out / str(count)))
+        both += spent
+        took.append(spent.wall if torch.cuda.is_available() else spent.processor)
     each = max(took[1] - took[0], 0.2 * took[1]) / max(counts[1] - counts[0], 1)
-    return MeasuringCost(max(took[0] - each * counts[0], 0.05), each)
+    return MeasuringCost(max(took[0] - each * counts[0], 0.05), each), both
 
 
-def time_now(wall: float) -> float:
-    """Processor time as wall time, where it is the processor that works; else the clock."""
-    return time.perf_counter() if torch.cuda.is_available() else wall * time.process_time()
+def by_the_clock(found: Sequence[tuple[MeasuringCost, Seconds]]) -> list[MeasuringCost]:
+    """Costs in wall time: how much of it passes in a second of processor time is known best from all evaluations."""
+    if torch.cuda.is_available():
+        return [cost for cost, _ in found]
+    wall, processor = (sum(getattr(took, name) for _, took in found) for name in ("wall", "processor"))
+    factor = wall / processor if processor else 1.0
+    return [MeasuringCost(factor * cost.start, factor * cost.image) for cost, _ in found]
 
 
 def measure(model: Any, data: Any, suites: Any, *, amp: bool, **options: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.improvement.scores import Measured, gain
 from holdfast.io import atomic
+from holdfast.io.typed_json import from_json
 from holdfast.metrics.intervals import Interval
 from holdfast.models.factory import load_torch_model
 from holdfast.models.flops import count_model
@@ -92,10 +93,9 @@ class Decision:
 def read_decision(folder: Path) -> Decision:
     """Read the decision of a finished ``holdfast improve``."""
     try:
-        values = json.loads((folder / DECISION).read_text(encoding="utf-8"))
-        lists = {name: tuple(values[name]) for name in ("suites", "commands", "skipped", "remarks")}
-        return Decision(**{**values, **lists})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        found: Decision = from_json(json.loads((folder / DECISION).read_text(encoding="utf-8")), Decision)
+        return found
+    except (OSError, ValueError, TypeError) as error:
         raise HoldfastError(f"{str(folder)!r} holds no decision of holdfast improve") from error
 
 

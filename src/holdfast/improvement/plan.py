@@ -18,6 +18,7 @@ from holdfast.improvement.costs import MeasuringCost, TrainingCost
 from holdfast.improvement.halves import LEAST
 from holdfast.improvement.select import rung_sizes
 from holdfast.io import atomic
+from holdfast.io.typed_json import from_json
 from holdfast.runtime.dry_run import human_seconds
 
 VERSION = 1
@@ -129,25 +130,27 @@ def read_plan(path: Path) -> Plan:
         known = {each.name for each in dataclasses.fields(Plan)}
         if values.get("version") != VERSION or set(values) != known:
             raise ValueError
-        return Plan(
-            **values
-            | {
-                "costs": {name: TrainingCost(**cost) for name, cost in values["costs"].items()},
-                "choice": MeasuringCost(**values["choice"]),
-                "report": MeasuringCost(**values["report"]),
-                "rungs": tuple(Rung(**rung) for rung in values["rungs"]),
-                "alphas": tuple(values["alphas"]),
-                "skipped": tuple(values["skipped"]),
-                "remarks": tuple(values["remarks"]),
-                **{name: _step(values[name]) for name in ("choosing", "testing")},
-            }
-        )
+        plan: Plan = from_json(values, Plan)
+        _check_whole(plan)
+        return plan
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise HoldfastError(f"{str(path)!r} cannot be read as a plan of this version; choose another --out") from error
 
 
-def _step(values: Mapping[str, Any]) -> Step:
-    return Step(values["data"], tuple(values["suites"]), values["images"])
+def _check_whole(plan: Plan) -> None:
+    """Raise ValueError for a plan whose parts do not belong together."""
+    names, rungs = set(plan.candidates), range(len(plan.rungs))
+    lengths = [set(length) & {"epochs", "steps"} for each in plan.lengths.values() for length in each.values()]
+    costs = (plan.choice, plan.report)
+    if not (
+        PLAIN in names
+        and names == set(plan.costs) == set(plan.lengths["0"])
+        and all(int(number) in rungs and names.issuperset(each) for number, each in plan.lengths.items())
+        and all(lengths)
+        and all(cost.of(1) > 0 for cost in costs)
+        and min(plan.budget, plan.seeds, plan.slots, plan.choosing.images, plan.testing.images) > 0
+    ):
+        raise ValueError
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from holdfast.errors import HoldfastError
 from holdfast.improvement.candidates import AGAINST, ATTACKS, LOW_LR, PLAIN, Candidate, candidate, chosen_candidates
 from holdfast.improvement.costs import (
     TrainingCost,
+    by_the_clock,
     first_that_trains,
     levelled,
     measuring_cost,
     trial,
-    wall_of_processor,
 )
 from holdfast.improvement.halves import Shares, share_images
 from holdfast.improvement.plan import Plan, Room, Step, check_control, divide, with_lengths
@@ -127,17 +127,19 @@ def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, sl
         choosing, testing = suites_of(request, shares)
         choose = open_data(shares.choose, split="val", exif=base.data.exif)
         test = open_data(shares.test, split="test", exif=base.data.exif)
-        timing: Any = {"amp": base.train.precision in ("bf16", "fp16"), "wall": wall_of_processor(costs)}
-        spec = f"run:{run}"
+        amp, spec = base.train.precision in ("bf16", "fp16"), f"run:{run}"
+        timed = [measuring_cost(spec, choose, choosing, amp=amp, out=run / "choose")]
+        timed += [
+            measuring_cost(spec, test, suites, amp=amp, out=run / f"test{number}")
+            for number, suites in enumerate(testing)
+        ]
+        choice, *reports = by_the_clock(timed)
         room = Room(
             budget=request.budget,
             costs={name: _with_probe(name, cost, base, start) for name, cost in costs.items()},
             overhead=overhead,
-            choosing=measuring_cost(spec, choose, choosing, out=run / "choose", **timing),
-            testing={
-                suites: measuring_cost(spec, test, suites, out=run / f"test{number}", **timing)
-                for number, suites in enumerate(testing)
-            },
+            choosing=choice,
+            testing=dict(zip(testing, reports, strict=True)),
             counts=shares.counts,
             mixes=bool(start),
             seeds=request.seeds,

@@ -46,6 +46,7 @@ from holdfast.training.run_folder import RunFolder
 
 Tell = Callable[[str], None]
 TABLE = "candidates.csv"
+RAY = " on Ray"  # ending of the clock's name for a rung that was trained there
 NOT_COPIED = shutil.ignore_patterns("checkpoints", "records")
 
 
@@ -117,7 +118,7 @@ class Improvement:
         rungs = tuple(
             replace(rung, seconds=round(seconds, 2)) if n == number else rung for n, rung in enumerate(self.plan.rungs)
         )
-        self._keep(with_lengths(replace(self.plan, rungs=rungs), number, names, slower=self._slower("train")))
+        self._keep(with_lengths(replace(self.plan, rungs=rungs), number, names, slower=self._slower()))
 
     def _keep(self, plan: Plan) -> None:
         self.plan = plan
@@ -149,7 +150,7 @@ class Improvement:
         """Train the candidates of a rung at once, in folders that all nodes share."""
         self.out.mkdir(parents=True, exist_ok=True)
         probe = (self.base, self.out / START) if self.plan.probe else None
-        with self.clock.counting(f"rung{number} on Ray"), tasks_on(cluster) as tasks:
+        with self.clock.counting(f"rung{number}{RAY}"), tasks_on(cluster) as tasks:
             for name in names:
                 key = f"rung{number}/{name}"
                 length = self.plan.lengths[str(number)][name]
@@ -165,17 +166,25 @@ class Improvement:
         cost = self.plan.costs[name]
         return self.plan.overhead + cost.start + cost.epoch * float(length.get("epochs", length.get("whole", 1)))
 
-    def _slower(self, what: str) -> float:
-        """Time that trainings took, over their forecasts."""
-        took = {key: value for key, value in self.clock.spent.items() if key.startswith(f"{what} rung")}
-        said = 0.0
-        for key in took:
-            rung, name = key.removeprefix(f"{what} rung").split("/")[:2]
-            said += self._forecast(name, self.plan.lengths[rung][name])
-        return float(np.clip(sum(took.values()) / said, 0.2, 5.0)) if said else 1.0
+    def _last_forecast(self, name: str) -> float:
+        """Seconds of a candidate's training in its last rung."""
+        return self._forecast(name, self.plan.lengths[str(self.rung_of[name])][name])
+
+    def _slower(self) -> float:
+        """Time that trainings took, over their forecasts; on Ray a whole rung is one piece of work."""
+        took = said = 0.0
+        for key, seconds in self.clock.spent.items():
+            rung, *rest = key.removeprefix("train ").removeprefix("rung").removesuffix(RAY).split("/")
+            if key.endswith(RAY):
+                lengths = self.plan.lengths[rung]
+                each = max(self._forecast(name, length) for name, length in lengths.items())
+                took, said = took + seconds, said + turns(len(lengths), self.plan.slots) * each
+            elif key.startswith("train ") and (rest[1:] or f"rung{rung}{RAY}" not in self.clock.spent):
+                took, said = took + seconds, said + self._forecast(rest[0], self.plan.lengths[rung][rest[0]])
+        return float(np.clip(took / said, 0.2, 5.0)) if said else 1.0
 
     def _too_late(self, name: str, length: Any, number: int) -> bool:
-        seconds = self._forecast(name, length) * self._slower("train")
+        seconds = self._forecast(name, length) * self._slower()
         return self.clock.elapsed + seconds + self._testing_time() > LATEST * self.plan.budget
 
     # ------------------------------------------------------------------ measuring
@@ -212,18 +221,26 @@ class Improvement:
         last = self.plan.rungs[-1].seconds
         trainings = sum(turns(rung.keep, self.plan.slots) * rung.seconds for rung in self.plan.rungs[1:])
         trainings += 2 * (self.plan.seeds - 1) * last
-        needed = self._slower("train") * trainings + self._measuring_left(0)
+        needed = self._slower() * trainings + self._measuring_left(0)
         self._shorten("choosing", needed, least=LEAST, did="chosen by", images="validation images")
 
-    def _fit_testing(self) -> None:
+    def _fit_testing(self, members: Sequence[str]) -> None:
         """Report on fewer images where the budget leaves no time for all of them; no test image was seen before."""
-        if not self._measured("test"):
-            self._shorten("testing", self._testing_time(), least=REPORTED, did="reported on", images="test images")
+        if self._measured("test"):
+            return
+        seconds = self._testing_time()
+        seeds = self._slower() * (self.plan.seeds - 1) * sum(map(self._last_forecast, dict.fromkeys((PLAIN, *members))))
+        self._shorten("testing", seconds, besides=seeds, least=REPORTED, did="reported on", images="test images")
 
-    def _shorten(self, name: str, seconds: float, *, least: int, did: str, images: str) -> None:
-        """Take so few images for a measurement that the seconds fit what is left of the budget."""
+    def _shorten(self, name: str, seconds: float, *, least: int, did: str, images: str, besides: float = 0.0) -> None:
+        """Take so few images for a measurement that the seconds fit what other work leaves of the budget.
+
+        Where they do not, the machine became slower and may do so again: then some of the budget is kept back.
+        """
         step: Step = getattr(self.plan, name)
-        share = min(1.0, (self.plan.budget - self.clock.elapsed) / max(seconds, 1e-9))
+        used = self.clock.elapsed + besides
+        fits = used + seconds <= self.plan.budget
+        share = 1.0 if fits else min(1.0, (TARGET * self.plan.budget - used) / max(seconds, 1e-9))
         count = max(min(least, step.images), int(step.images * share))
         if count < step.images:
             remark = f"{did} {count} {images} instead of {step.images}: the machine was slower than forecast"
@@ -233,12 +250,12 @@ class Improvement:
     def _choosing_time(self) -> float:
         """Seconds of a measurement that chooses, as before or as forecast."""
         done = self._measured("choose")
-        return float(np.mean(done)) if done else self._slower("train") * self.plan.choice.of(self.plan.choosing.images)
+        return float(np.mean(done)) if done else self._slower() * self.plan.choice.of(self.plan.choosing.images)
 
     def _testing_time(self) -> float:
-        """Seconds of the report as forecast, slower by as much as the measurements that choose."""
+        """Seconds of what is left of the report as forecast, slower by as much as the measurements that choose."""
         slower = self._choosing_time() / self.plan.choice.of(self.plan.choosing.images)
-        models = 2 * self.plan.seeds + bool(self.plan.start)
+        models = max(2 * self.plan.seeds + bool(self.plan.start) - len(self._measured("test")), 0)
         return slower * models * self.plan.report.of(self.plan.testing.images)
 
     def _test(self, folder: Path | str, out: Path) -> Measured:
@@ -298,7 +315,7 @@ class Improvement:
         others = [entry for entry in entries if not (entry.name == PLAIN and entry.alpha == 1)]
         is_plain = winner.name == PLAIN and winner.alpha == 1
         challenger = choose(others) if is_plain and others else winner
-        self._fit_testing()
+        self._fit_testing(challenger.members)
         start = [self._test(self.plan.start, self.out / START)] if self.plan.start else []
         plain, best = [], []
         for seed in range(self.plan.seeds):
@@ -399,7 +416,10 @@ class Improvement:
         if entry is None:
             entry = Entry(PLAIN, 1.0, (PLAIN,), None)  # type: ignore[arg-type]
         if entry.alpha == 1 and len(entry.members) == 1:
-            early = stopped_early(self.trained[entry.members[0]])
+            run = self.trained[entry.members[0]]
+            if (whole := RunFolder(run.parent).recipe).is_file():  # several phases
+                return (f"holdfast train {whole} --out again # then again/{run.name}",)
+            early = stopped_early(run)
             return (f"holdfast train {folder}/recipe.yaml --out again" + (" # then again@best" if early else ""),)
         lines = [f"holdfast train {self.trained[name]}/recipe.yaml --out again/{name}" for name in entry.members]
         ends = [f"run:again/{name}" + "@best" * stopped_early(self.trained[name]) for name in entry.members]

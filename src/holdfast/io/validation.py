@@ -24,6 +24,11 @@ LISTS = (list, tuple, Sequence)
 UNIONS = (typing.Union, types.UnionType)
 
 
+def counted(count: int, thing: str) -> str:
+    """A number of things, such as ``1 image`` or ``2 images``."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def in_words(kind: Any) -> str:
     """Describe a type for users, such as ``a whole number or null`` for ``int | None``."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)

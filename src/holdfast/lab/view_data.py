@@ -15,7 +15,7 @@ from holdfast.models.sliding_window import predicted_map
 from holdfast.plotting import annotate
 from holdfast.plotting.class_colours import hex_colour
 from holdfast.tasks.examples.base import class_name
-from holdfast.tasks.examples.boxes import SCORE, draw_boxes
+from holdfast.tasks.examples.boxes import SCORE
 
 TOP = 5
 BOXES_SIDE = 400  # pixels to which small images are enlarged, so that the names of boxes are legible
@@ -106,7 +106,8 @@ def _maps(inspection: Inspection) -> list[tuple[str, np.ndarray]]:
         images.append((f"labels, {title}", annotate.label_map(labels)))
         if true is not None:
             image = seen.bytes if seen.bytes.shape[:2] == true.shape else np.full((*true.shape, 3), 255, np.uint8)
-            images.append((f"errors, {title}", annotate.errors(labels, true, image)))
+            wrong = (labels != true) & (true != annotate.UNLABELLED)
+            images.append((f"errors, {title}", np.asarray(annotate.errors_over(Image.fromarray(image), wrong))))
     if true is not None:
         images.insert(0, ("labels, true", annotate.label_map(np.asarray(true))))
     return images
@@ -147,7 +148,9 @@ def _with_boxes(image: np.ndarray, boxes: np.ndarray, labels: np.ndarray, words:
     """Draw boxes on an image, enlarged if it is small, so that their names are legible."""
     scale = max(1, BOXES_SIDE // max(image.shape[:2]))
     picture = Image.fromarray(image).resize((scale * image.shape[1], scale * image.shape[0]), Image.Resampling.NEAREST)
-    return np.asarray(draw_boxes(picture, image.shape[:2], boxes, labels, np.zeros((0, 1, 1), bool), names=words))
+    return np.asarray(
+        annotate.draw_boxes(picture, image.shape[:2], boxes, labels, np.zeros((0, 1, 1), bool), names=words)
+    )
 
 
 def _titled_image(title: str, image: np.ndarray) -> dict[str, str]:

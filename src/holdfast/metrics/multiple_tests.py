@@ -3,7 +3,7 @@
 Of m differences the most significant one is tested at level α/m, the next at α/(m − 1) and so on, until one cannot be
 told from 0; that one and all others are tested at the level of this step. The interval at the level of a difference
 gives its verdict: *better* if it lies above 0, *no worse* if it lies above minus the margin, *worse* if it lies below 0
-and reaches beyond the margin.
+and the 95 % interval reaches beyond the margin. A gate decides by the 95 % interval, and so never says the opposite.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from holdfast.metrics.intervals import Interval
 
 BETTER, NO_WORSE, WORSE, NOT_RESOLVED = "better", "no worse", "worse", "not resolved"
 MARGIN = 0.5  # percentage points that a model may lose and be no worse, also by a gate's default rules
+IMAGES = 50  # with fewer images an interval is wider than any useful margin; a gate does not decide then
 ALPHA = 0.05
 
 
@@ -53,8 +54,10 @@ def verdicts(differences: Sequence[Difference], *, margin: float = MARGIN, alpha
 
 
 def _verdict(difference: Difference, level: float, *, margin: float) -> Verdict:
-    interval = difference.at_level(1 - level)
+    interval, own = difference.at_level(1 - level), difference.interval
     low, high = (interval.low, interval.high) if difference.better == "high" else (-interval.high, -interval.low)
+    lowest = own.low if difference.better == "high" else -own.high
     allowed = margin if difference.unit.startswith("%") else 0.0
-    word = BETTER if low > 0 else NO_WORSE if low >= -allowed else WORSE if high < 0 else NOT_RESOLVED
+    worse = high < 0 and lowest < -allowed
+    word = BETTER if low > 0 else NO_WORSE if low >= -allowed else WORSE if worse else NOT_RESOLVED
     return Verdict(difference, interval, word)

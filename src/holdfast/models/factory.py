@@ -37,6 +37,7 @@ class LoadedModel:
         folder: the run folder that it comes from, where its records are stored; None for other models.
         classes: class names, if its files have them.
         given: whether the caller passed a module, which stays on its device.
+        own_weights: whether the weights are the folder's ``model.safetensors``, not a checkpoint's or an adapter's.
     """
 
     model: nn.Module
@@ -44,6 +45,7 @@ class LoadedModel:
     folder: Path | None = None
     classes: tuple[str, ...] | None = None
     given: bool = False
+    own_weights: bool = False
 
 
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
@@ -78,17 +80,25 @@ def unknown_model(text: str) -> HoldfastError:
 
 
 def without_model(folder: Path) -> HoldfastError | None:
-    """The error for a folder of records alone: these were measured on a model that is elsewhere."""
+    """The error for a folder of runs, or of records alone, whose model is elsewhere."""
     if any((folder / name).exists() for name in ("config.json", "recipe.yaml", BACKBONE)):
         return None
     headers = sorted([*folder.glob("records/*/evaluation.json"), *folder.glob("*/evaluation.json")])
     if not headers:
-        return None
+        return _folder_of_runs(folder)
     try:
         name = json.loads(headers[0].read_text(encoding="utf-8"))["model"]
     except (OSError, ValueError, KeyError, TypeError):
         name = "a model that is elsewhere"
-    return HoldfastError(f"{str(folder)!r} holds records but no model: give the model itself, they are of {name}")
+    return HoldfastError(f"{str(folder)!r} holds records but no model; give the model itself: {name}")
+
+
+def _folder_of_runs(folder: Path) -> HoldfastError | None:
+    runs = sorted(str(file.parent) for file in folder.glob("*/recipe.yaml"))
+    if not runs:
+        return None
+    some = ", ".join(map(repr, runs[:3])) + (" …" if len(runs) > 3 else "")
+    return HoldfastError(f"{str(folder)!r} is not a run, but holds runs: {some}; give one of them")
 
 
 def load_torch_model(model: nn.Module | str | Path, *, what: str) -> LoadedModel:
@@ -114,7 +124,7 @@ def _of_run(rest: str) -> LoadedModel:
         raise error
     model = _of_folder(folder, what="a finished run's folder")
     if not spec.checkpoint:
-        return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
+        return LoadedModel(model, f"run:{folder}", folder, _class_names(folder), own_weights=True)
     fill_exactly(model, _checkpoint_file(folder, spec.checkpoint))
     return LoadedModel(model, f"run:{folder}@{spec.checkpoint}", folder, _class_names(folder))
 
@@ -198,18 +208,22 @@ def _of_timm(rest: str) -> LoadedModel:
         if loaded.left_out:
             raise HoldfastError(f"{checkpoint} must hold all weights of {name}, but {loaded.left_out[0]} does not fit")
         return LoadedModel(model, f"timm:{rest}")
+    return LoadedModel(download_model(name, instead=f"to load a file, use timm:{name}@FILE"), f"timm:{name}")
+
+
+def download_model(name: str, *, instead: str, **arguments: Any) -> nn.Module:
+    """A timm model with its published weights; ``instead`` ends the error message if they cannot be downloaded."""
     hub = logging.getLogger("huggingface_hub")
     level = hub.level
     hub.setLevel(logging.ERROR)  # it logs every attempt; one error at the end is enough
     try:
         with quick_hub():
-            return LoadedModel(create_model(name, pretrained=True), f"timm:{name}")
+            return create_model(name, pretrained=True, **arguments)
     except HoldfastError:
         raise
     except Exception as error:  # every transport of huggingface_hub has exceptions of its own
         raise HoldfastError(
-            f"the weights of timm:{name} cannot be downloaded ({first_line(error)}); "
-            f"to load a file, use timm:{name}@FILE"
+            f"the weights of timm:{name} cannot be downloaded ({first_line(error)}); {instead}"
         ) from error
     finally:
         hub.setLevel(level)

@@ -1,17 +1,23 @@
-"""Annotated images for HTML pages: differences, heat maps and label maps, as pure functions of arrays."""
+"""Annotated images: differences, heat maps, label maps, wrong pixels, boxes and masks.
+
+Reports, overlays and the lab draw with these functions only, in the colours of :mod:`holdfast.plotting.class_colours`.
+"""
 
 import base64
 import io
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
-from holdfast.plotting.class_colours import PALETTE
+from holdfast.plotting.class_colours import PALETTE, class_colour
 
 Bytes = np.ndarray  # uint8, H W 3
 LARGEST_SIDE = 640  # pixels of an image on the page; the model's input may be larger
-WRONG = (213, 94, 0)
+WRONG = (255, 96, 48)
+UNLABELLED = 255  # label of ignored pixels
+MAP_OPACITY, MASK_OPACITY = 0.55, 0.45
 
 
 def data_url(image: Bytes) -> str:
@@ -60,12 +66,62 @@ def shares(values: np.ndarray) -> Bytes:
 def label_map(labels: np.ndarray) -> Bytes:
     """Colour a label map; ignored pixels are grey."""
     coloured = PALETTE[labels % len(PALETTE)]
-    coloured[labels == 255] = 128
+    coloured[labels == UNLABELLED] = 128
     return coloured
 
 
-def errors(seen: np.ndarray, true: np.ndarray, image: Bytes) -> Bytes:
-    """The image in pale grey with misclassified pixels in orange."""
-    pale = np.repeat(128 + image.mean(axis=2, keepdims=True) / 2, 3, axis=2).astype(np.uint8)
-    pale[(seen != true) & (true != 255)] = WRONG
-    return pale
+def label_map_over(picture: Image.Image, labels: np.ndarray) -> Image.Image:
+    """Draw a label map in class colours over the greyscale picture; ignored pixels stay grey."""
+    grey = _grey(picture)
+    mixed = (1 - MAP_OPACITY) * grey + MAP_OPACITY * PALETTE[labels % len(PALETTE)]
+    return _image(np.where((labels != UNLABELLED)[..., None], mixed, grey))
+
+
+def errors_over(picture: Image.Image, wrong: np.ndarray) -> Image.Image:
+    """Draw wrong pixels in one bright colour over the darkened picture."""
+    return _image(np.where(wrong[..., None], WRONG, 0.45 * _grey(picture)))
+
+
+def _grey(picture: Image.Image) -> np.ndarray:
+    return np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
+
+
+def _image(pixels: np.ndarray) -> Image.Image:
+    return Image.fromarray(pixels.round().astype(np.uint8))
+
+
+def draw_boxes(
+    picture: Image.Image,
+    size: Sequence[int] | np.ndarray,
+    boxes: np.ndarray,
+    labels: np.ndarray,
+    masks: np.ndarray,
+    *,
+    names: Sequence[str] = (),
+) -> Image.Image:
+    """Draw boxes, and masks if there are any, in the colours of their classes.
+
+    Args:
+        picture: image of any size.
+        size: height and width of the image that boxes and masks refer to.
+        boxes: x0 y0 x1 y1, (n, 4).
+        labels: class indices, (n,).
+        masks: bool (n, H, W), or empty.
+        names: caption of every box, if any.
+    """
+    pixels = np.array(picture.convert("RGB"), dtype=np.float64)
+    for mask, label in zip(masks, labels, strict=False):
+        there = np.array(Image.fromarray(mask).resize(picture.size, Image.Resampling.NEAREST))
+        pixels[there] = (1 - MASK_OPACITY) * pixels[there] + MASK_OPACITY * np.array(class_colour(int(label)))
+    drawn = _image(pixels)
+    canvas = ImageDraw.Draw(drawn)
+    height, width = (int(side) for side in size)
+    scale = np.array([drawn.width / width, drawn.height / height] * 2)
+    for box, label in zip(boxes * scale, labels, strict=True):
+        left, top, right, bottom = (float(value) for value in box)
+        corners = (left, top, max(right - 1, left), max(bottom - 1, top))
+        canvas.rectangle((corners[0] - 1, corners[1] - 1, corners[2] + 1, corners[3] + 1), outline="white")
+        canvas.rectangle(corners, outline=class_colour(int(label)), width=2)
+    for box, name in zip(boxes * scale, names, strict=False):
+        canvas.text((float(box[0]) + 3, float(box[1]) + 2), name, fill="white", stroke_width=1, stroke_fill="black")
+    return drawn

@@ -71,7 +71,7 @@ def _labelled_artists(figure: Figure) -> Iterator[tuple[Artist, str]]:
         for legend in (*legends, *figure.legends):
             for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=False):
                 for artist in (text, handle):
-                    yield artist, text.get_text()
+                    yield artist, _label(text) or text.get_text()
 
 
 def _label(artist: Artist) -> str:

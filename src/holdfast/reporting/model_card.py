@@ -106,7 +106,9 @@ def write_card(
         name: the model's name in the card; by default the folder's name.
         license: licence identifier of the Hub, such as ``apache-2.0``.
     """
-    (read,) = read_runs([run], names=[name] if name else ())
+    read, *others = read_runs([run], names=[name] if name else ())
+    if others:
+        raise HoldfastError(f"a card needs one run, but {str(run)!r} holds {1 + len(others)}; give one of them")
     sets = data_sets([read])
     if not sets:
         raise HoldfastError(f"a card needs records, but {str(run)!r} has none; run `holdfast evaluate` first")

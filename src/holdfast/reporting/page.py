@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from holdfast._deprecated import renamed
 from holdfast._version import __version__
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io import atomic
 from holdfast.io.training_log import idle_parts
+from holdfast.metrics.multiple_tests import MARGIN
 from holdfast.plotting.files import printable
 from holdfast.records.class_map import answers_in_short
 from holdfast.records.records import Records
@@ -163,6 +164,7 @@ def _page(
         origins=[origin(run) for run in runs],
         own_command="" if back else command or own_command(runs, None),
         meanings=meanings(sets),
+        margin=f"{MARGIN:g}",
     )
     return text, figures
 
@@ -185,10 +187,11 @@ def render_page(template: str, **values: Any) -> str:
 def lead(runs: Sequence[Run], sets: Sequence[DataSet]) -> str:
     """Introductory sentence of the page."""
     models = f"{len(runs)} models" if len(runs) > 1 else "One model"
+    if not sets:
+        return f"{models}, not evaluated yet."
     where = list_names(list(dict.fromkeys(data.title for data in sets)))
-    what = f"{models} on {where}" if sets else f"{models}, not evaluated yet"
     apart = " Results on different images are not compared." if len(sets) > 1 else ""
-    return f"{what}: scores on clean, corrupted and attacked images, and explanations.{apart}"
+    return f"{models} on {where}: scores on clean, corrupted and attacked images, and explanations.{apart}"
 
 
 def unmeasured_runs(runs: Sequence[Run]) -> list[str]:
@@ -277,6 +280,7 @@ def _template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = lambda name: escape(name).replace("_", Markup("_<wbr>"))
     environment.filters["lower_first"] = lambda text: text[:1].lower() + text[1:]
     return environment.get_template(name)
 

@@ -65,7 +65,8 @@ def words_of(task: str) -> str:
 def phrase(score: Any, task: str) -> str:
     """Where a score was measured, after a number or "better": ``under corruption (mCA)``, ``on clean images``."""
     if score.family == "corruption" and not score.kind:
-        return f"under corruption ({score.label})"
+        label = score.label.replace(" (", ", ").rstrip(")")  # mCA (partial: 1 of 15 kinds)
+        return f"under corruption ({label})"
     if score.name.endswith("clean") or score.family == "clean":
         return "on clean images"
     where = {"set": "on", "condition": "in", "attack": "under", "corruption": "under", "domain": "on"}

@@ -11,7 +11,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from holdfast.errors import HoldfastError, first_line
+from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.runtime.cores import core_count
 from holdfast.runtime.distributed import process_count
 
@@ -66,6 +66,9 @@ def process_group() -> Iterator[Processes]:
         distributed.destroy_process_group(None if ours else group)
 
 
+DEVICES = ("auto", "cpu", "cuda", "cuda:1", "mps")
+
+
 def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
     """Choose the device; ``auto`` leaves a given module where it is, unless ``fixed`` allows to move it."""
     own = next((parameter.device for parameter in model.parameters()), None)
@@ -82,6 +85,11 @@ def choose_device(asked: str, model: nn.Module, *, fixed: bool) -> torch.device:
             raise RuntimeError("meta tensors have no data")
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
+        if reason.startswith("Expected one of"):  # torch lists eighteen kinds, most of which hardly anybody has
+            hint = "; did you mean 'cuda'?" if asked.lower() == "gpu" else nearest(asked, DEVICES)
+            raise HoldfastError(
+                f"device must be {', '.join(DEVICES)} or another of torch, got {asked!r}{hint}"
+            ) from error
         raise HoldfastError(
             f"device must be one that torch can use on this machine, got {asked!r} ({reason})"
         ) from error

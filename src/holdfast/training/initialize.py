@@ -13,7 +13,7 @@ from holdfast.data.class_labels import of_folders
 from holdfast.errors import HoldfastError, first_line, nearest
 from holdfast.models import create_model, model_names
 from holdfast.models.checkpoints import holds_ema, load_checkpoint, read_weights
-from holdfast.models.hub_offline import quick_hub
+from holdfast.models.factory import download_model
 from holdfast.models.segmenter import segmenter
 from holdfast.registry import model_spec
 from holdfast.training.recipe import ModelRecipe, Recipe
@@ -168,16 +168,8 @@ def _load_pretrained(recipe: ModelRecipe, kwargs: dict[str, Any]) -> nn.Module:
     classes, known = kwargs["num_classes"], _default_cfg(recipe.name).get("num_classes")
     if recipe.head == "keep" and known != classes:
         raise _other_classes(f"timm:{recipe.name}", has=known, wanted=classes)
-    try:
-        with quick_hub():
-            model = create_model(recipe.name, pretrained=True, **kwargs)
-    except HoldfastError:
-        raise
-    except Exception as error:  # every transport of huggingface_hub has exceptions of its own
-        raise HoldfastError(
-            f"the weights of timm:{recipe.name} cannot be downloaded ({first_line(error)}); "
-            f"to start from a file, use --model.name={recipe.name} --init FILE"
-        ) from error
+    instead = f"to start from a file, use --model.name={recipe.name} --init FILE"
+    model = download_model(recipe.name, instead=instead, **kwargs)
     if recipe.head == "new":
         model.reset_classifier(classes)
     return model

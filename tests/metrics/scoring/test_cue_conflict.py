@@ -1,10 +1,13 @@
 """Shape bias against brute force: only images whose cues differ, only answers with one of them."""
 
+import html
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import holdfast
@@ -109,6 +112,33 @@ def test_the_page_and_the_tables_show_the_bias_of_every_class(data):
     assert "shape bias by class of shape" in holdfast.report([measured(data)], format="md")
     accuracy = measured(data).summary()["cue_conflict"].value
     assert f"has accuracy {accuracy:.1f} on cue conflict." in holdfast.report([measured(data)])
+
+
+class Corner(nn.Module):
+    """Bears, if the upper left corner is white; else cats. It would crop photographs to their half."""
+
+    pretrained_cfg: ClassVar = {
+        "input_size": (3, 64, 64),
+        "crop_pct": 0.5,
+        "interpolation": "bilinear",
+        "mean": (0, 0, 0),
+        "std": (1, 1, 1),
+    }
+
+    def forward(self, images):
+        white = images[:, :, :4, :4].mean(dim=(1, 2, 3)) > 0.9
+        answers = torch.where(white, MEMBERS["bear"][0], MEMBERS["cat"][0])
+        return 30 * nn.functional.one_hot(answers, 1000).float()
+
+
+def test_stimuli_of_another_size_are_resized_whole_and_the_page_says_so(tmp_path):
+    root = stimuli(tmp_path / "cues", [("bear1", "cat2"), ("cat1", "bear1")], size=224)
+    image = Image.new("RGB", (224, 224))
+    image.paste((255, 255, 255), (0, 0, 28, 28))
+    image.save(root / "bear" / "bear1-cat2.png")
+    records = holdfast.evaluate(Corner(), f"cue-conflict:{root}", "cue-conflict", workers=0)
+    assert records.summary()["shape_bias"].value == 100
+    assert "the whole image at the model's size" in html.unescape(holdfast.report([records]))
 
 
 def test_more_shape_bias_is_neither_better_nor_worse(data):

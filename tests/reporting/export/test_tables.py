@@ -10,124 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.corruptions import EXTRA, STANDARD
-from holdfast.corruptions.severities import short_heading
+from holdfast.corruptions import STANDARD
 from holdfast.errors import HoldfastError
 from holdfast.metrics.summary import summarise
 from holdfast.published.paper_scores import architecture_of, paper_says
 from holdfast.records.records import Records
 from holdfast.reporting.export.tables import FORMATS, export
 from tests.records.making_records import cell, corrupted, flat, records, share
-
-HOSTILE = [
-    "evil|name",
-    "a\nb\r\nc",
-    "\x1b[31mred\x1b[0m",
-    "\\textbf{x} & $y$ % # ^ ~ _ {",
-    "[optional] *starred*",
-    "*",
-    "<script>alert(1)</script>",
-    "=HYPERLINK(1)",
-    "@SUM(A1)",
-    '"quoted", and `ticked`',
-    "[bold]rich[/bold]",
-    "\u202eturned",
-    "名前 é",
-    "_x_ __y__ fan_tiny",
-    "x" * 300,
-]
-
-
-def benchmark(model="timm:fan_base_16_p4_hybrid", *, seed=0, drop=(), extra=False, **header):
-    rng = np.random.default_rng(seed)
-    kinds = (*STANDARD, *EXTRA) if extra else STANDARD
-    errors = {kind: np.sort(rng.integers(5, 60, 5) / 100).tolist() for kind in kinds}
-    cells = {"clean": cell(share(0.1, count=100)), **corrupted(errors, count=100), "pgd5": cell(share(0.6, count=100))}
-    return records({name: held for name, held in cells.items() if name not in drop}, model=model, **header)
-
-
-def by_score(text):
-    return {(row["model"], row["score"]): row for row in csv.DictReader(io.StringIO(text))}
-
-
-def test_csv_holds_every_score_with_its_interval():
-    held = benchmark()
-    rows, summary = by_score(export(held, "csv")), summarise(held)
-    assert len(rows) == len(summary)
-    for score in summary:
-        row = rows["timm:fan_base_16_p4_hybrid", score.name]
-        assert [float(row[key]) for key in ("value", "low", "high")] == pytest.approx(
-            [score.value, score.low, score.high], abs=1e-4
-        )
-        assert (row["unit"], row["better"], row["images"]) == (score.unit, score.better, "100")
-
-
-def markdown_tables(text):
-    """Every pipe table as a list of rows of cells; an escaped pipe is no border."""
-    tables, rows = [], []
-    for line in [*text.splitlines(), ""]:
-        if line.startswith("|"):
-            rows.append([part.strip() for part in re.split(r"(?<!\\)\|", line)[1:-1]])
-        elif rows:
-            tables.append(rows)
-            rows = []
-    return tables
-
-
-def test_markdown_has_one_value_per_column_and_row():
-    models = [benchmark(), benchmark("other", seed=1)]
-    headline, accuracies, errors = markdown_tables(export(models, "md"))
-    assert headline[0][:2] == ["model", "clean, %"]
-    assert {len(row) for row in headline} == {len(headline[0])}
-    assert accuracies[0] == errors[0] == ["model", *STANDARD]
-    assert [row[0] for row in accuracies[2:]] == ["timm:fan_base_16_p4_hybrid", "other"]
-    summary = summarise(models[1])
-    mce = headline[0].index("mCE, % of AlexNet")
-    number, low, high = (float(part) for part in re.findall(r"[\d.]+", headline[3][mce]))
-    assert (number, low, high) == pytest.approx(
-        (summary["mce"].value, summary["mce"].low, summary["mce"].high), abs=0.06
-    )
-    assert float(errors[3][1].strip("*")) == pytest.approx(summary["ce/gaussian_noise"].value, abs=0.06)
-
-
-def tabulars(text):
-    return re.findall(r"\\begin\{tabular\}\{(\w+)\}\n(.*?)\\end\{tabular\}", text, re.DOTALL)
-
-
-def latex_rows(body):
-    lines = [line for line in body.splitlines() if line.endswith(r"\\")]
-    return [re.split(r"(?<!\\)&", line.removesuffix(r"\\")) for line in lines]
-
-
-def columns_of(cells):
-    spans = [re.match(r"\s*\\multicolumn\{(\d+)\}", text) for text in cells]
-    return sum(int(span[1]) if span else 1 for span in spans)
-
-
-def test_latex_is_sound_and_its_rows_are_as_wide_as_they_say():
-    text = export([benchmark(), benchmark(HOSTILE[3], seed=1)], "latex", paper=True)
-    found = tabulars(text)
-    assert len(found) == 3
-    for specification, body in found:
-        assert body.count(r"\toprule") == body.count(r"\midrule") == body.count(r"\bottomrule") == 1
-        assert {columns_of(row) for row in latex_rows(body)} == {len(specification)}
-        plain = re.sub(r"\\[{}]", "", body)
-        assert plain.count("{") == plain.count("}")
-    assert r"\multicolumn{3}{c}{noise} & \multicolumn{4}{c}{blur}" in found[1][1]
-    assert r"\cmidrule(lr){2-4} \cmidrule(lr){5-8} \cmidrule(lr){9-12} \cmidrule(lr){13-16}" in found[1][1]
-
-
-def test_robustbench_has_its_keys_and_numbers_as_text():
-    entry, second = json.loads(export([benchmark(), benchmark("b", data="cifar10:x", classes=10)], "robustbench"))
-    summary = summarise(benchmark())
-    assert entry["clean_acc"] == "90.00"
-    assert entry["corruptions_acc"] == f"{summary['mean_corruption_accuracy'].value:.2f}"
-    assert entry["corruptions_mce"] == f"{summary['mce'].value:.2f}"
-    assert (entry["dataset"], second["dataset"]) == ("imagenet", "cifar10")
-    assert entry["architecture"] == "fan_base_16_p4_hybrid"
-    assert "corruptions_mce" not in second
-    assert "on the fly" in entry["footnote"]
-    assert entry["holdfast"]["mce"]["value"] == pytest.approx(summary["mce"].value, abs=1e-4)
+from tests.reporting.export.helpers import (
+    HOSTILE,
+    benchmark,
+    by_score,
+    columns_of,
+    latex_rows,
+    markdown_tables,
+    tabulars,
+)
 
 
 def test_a_partial_result_is_partial_in_every_format():
@@ -163,40 +61,6 @@ def test_kinds_of_ones_own_stand_alone_where_there_are_no_others():
     text = export(own, intervals=False)
     assert "stri" in text.lower()
     assert "Fog" not in text
-
-
-@pytest.mark.parametrize("width", [100, 120])
-def test_the_terminal_table_fits_and_is_grouped(width):
-    text = export([benchmark(), benchmark("x" * 300, seed=1)], width=width, paper=True)
-    assert max(map(len, text.splitlines())) <= width
-    title, groups, short, first, *_ = text[text.index("accuracy by kind") :].splitlines()
-    assert title == "accuracy by kind, %"
-    assert [group.strip("─") for group in groups.split() if group.strip("─")] == ["noise", "blur", "weather", "digital"]
-    assert short.split() == [short_heading(kind) for kind in STANDARD]
-    expected = [summarise(benchmark(), intervals=False)[f"accuracy/{kind}"].value for kind in STANDARD]
-    assert [float(number) for number in first.split()[1:]] == pytest.approx(expected, abs=0.051)
-    # every group's name stands above its own columns
-    for group, kind in (("noise", "gaussian_noise"), ("digital", "jpeg_compression")):
-        middle = groups.index(group) + len(group) / 2
-        assert abs(middle - short.index(short_heading(kind))) < 25
-
-
-def test_a_single_model_is_listed_with_intervals():
-    text = export(benchmark())
-    assert re.search(r"^  mCE +\d+\.\d\d % of AlexNet  \(\d+\.\d\d to \d+\.\d\d\)$", text, re.MULTILINE)
-    assert "[" not in export(benchmark(), intervals=False)
-    assert max(map(len, export(benchmark("x" * 300), intervals=False).splitlines())) <= 100
-
-
-def test_extra_kinds_have_columns_of_their_own():
-    text = export(benchmark(extra=True), width=140)
-    narrow = export(benchmark(extra=True), width=100)
-    assert text.count("accuracy by kind") == 1
-    assert narrow.count("accuracy by kind") == 2
-    assert max(map(len, narrow.splitlines())) <= 100
-    assert "extra" in text
-    assert "Spec GBlu Spat Satu" in text
-    assert "16-kind, does not reproduce the print exactly" in text
 
 
 def test_views_are_rows():
@@ -311,31 +175,3 @@ def test_equal_names_are_told_apart_and_nobody_has_a_row_of_dashes():
     for table in markdown_tables(export([*models, clean], "md", intervals=False)):
         assert len({row[0] for row in table}) == len(table)
         assert not any(set(row[1:]) == {"–"} for row in table[2:])
-
-
-def test_intervals_stay_with_several_rows_and_the_best_is_bold_in_latex():
-    models = [benchmark("a"), benchmark("b", seed=1)]
-    assert re.search(r"^a .*\d+\.\d \(\d+\.\d to \d+(\.\d)?\)", export(models, width=120), re.MULTILINE)
-    text = export(models, "latex")
-    assert r"\caption{Scores; in \%" in text
-    assert "95 \\% intervals in brackets; best in bold." in text
-    _, headline = tabulars(text)[0]
-    rows = latex_rows(headline)
-    assert any(r"{\scriptsize (" in text for text in rows[1])
-    for column in range(1, len(rows[0])):
-        bold = [found[1] for row in rows[1:] if (found := re.search(r"\\textbf\{([\d.]+)\}", row[column]))]
-        assert len(set(bold)) <= 1  # ties are bold together
-    summaries = [summarise(model, intervals=False)["mce"].value for model in models]
-    place = [text.strip() for text in rows[0]].index("mCE")
-    assert r"\textbf" in rows[1 + int(np.argmin(summaries))][place]  # low is good
-
-
-def test_ties_are_bold_alike_in_markdown_and_latex():
-    models = [benchmark("a"), benchmark("b"), benchmark("c", seed=1)]
-    headline, *_ = markdown_tables(export(models, "md"))
-    _, body = tabulars(export(models, "latex"))[0]
-    printed = latex_rows(body)
-    for row, other in zip(headline[2:], printed[1:], strict=True):
-        assert [text.startswith("**") for text in row[1:]] == [r"\textbf" in text for text in other[1:]]
-    assert [row[1].startswith("**") for row in headline[2:4]] == [headline[2][1].startswith("**")] * 2  # a and b tie
-    assert any(text.startswith("**") for text in headline[2][1:])

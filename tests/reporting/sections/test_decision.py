@@ -51,7 +51,7 @@ def test_without_a_difference_there_is_no_winner_and_the_images_that_would_tell(
     assert "do not tell it from" in found.reason
     steps = what_next(data, pairs, found, examples=False)
     (open_step,) = [step for step in steps if step.text.startswith("Not resolved by 200 images")]
-    assert re.search(r"under corruption.*\((about [\d,]+ images|far more)\)", open_step.text)
+    assert re.search(r"under corruption \(mCA, partial: 1 of 15 kinds\), (about [\d,]+|far more)[;.]", open_step.text)
 
 
 def test_every_quantity_is_there_for_every_model_also_where_it_was_not_measured(runs, tmp_path):
@@ -83,6 +83,12 @@ def test_a_loss_of_clean_accuracy_is_a_trade_off(runs, tmp_path):
     found = decide(data, pairs, [against_baseline(data, pairs, 0)])
     assert found.title == "No clear winner: a trade-off"
     assert re.search(r"Against plain, clean worse: −[\d.]+ points", found.reason)
+
+
+def test_few_images_are_said_to_be_too_few_for_a_gate(runs, tmp_path):
+    few = [make_run(tmp_path / name, hold=hold, cells=CELLS) for name, hold in (("one", 0.2), ("other", 0.9))]
+    assert card_of(*few)[2].caveat.endswith("A gate needs at least 50 images to decide.")
+    assert "gate" not in card_of(runs["plain"], runs["robust"])[2].caveat
 
 
 def test_the_matrix_is_antisymmetric_and_covers_all_pairs(runs):

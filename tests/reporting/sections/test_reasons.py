@@ -8,7 +8,7 @@ import pytest
 from holdfast.records.records import load_records
 from holdfast.reporting.comparable import data_sets
 from holdfast.reporting.runs import read_runs
-from holdfast.reporting.sections.reasons import _REASONS, reason
+from holdfast.reporting.sections.reasons import REASONS, reason
 from tests.reporting.helpers import make_run
 
 CELLS = ("clean", "fog/1", "fog/2")
@@ -37,7 +37,7 @@ def test_the_most_frequent_wrong_answer_is_named_with_the_confidence_of_wrong_an
 def test_a_kind_without_errors_or_records_has_no_reason(entry):
     cell = entry.records.cells["fog/1"]
     right = replace(cell, fields={**cell.fields, "predictions": cell.targets})
-    assert _REASONS["classification"](entry.records, [right], None) == ""
+    assert REASONS["classification"](entry.records, [right], None) == ""
     assert reason(entry, "corruption", "snow") == ""
 
 
@@ -51,6 +51,6 @@ class Counted:
 
 def test_the_class_that_loses_most_iou_is_named(tmp_path):
     (records,) = load_records(make_run(tmp_path / "run", cells=("clean",), class_names=["sky", "road"]))
-    tell = _REASONS["segmentation"]
+    tell = REASONS["segmentation"]
     assert tell(records, [Counted(9, 5)], Counted(9, 10)) == "road loses most, IoU 100.0 to 33.3"
     assert tell(records, [Counted(9, 5)], None) == ""

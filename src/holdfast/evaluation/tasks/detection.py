@@ -20,11 +20,12 @@ from holdfast.evaluation.preprocessing import native_resolution
 from holdfast.evaluation.tasks.segmentation import check_keeps_size
 from holdfast.io.run_lengths import packed_masks
 from holdfast.models.torchvision_detectors import ranked_labels
+from holdfast.plotting.annotate import draw_boxes
 from holdfast.records.detections import FIELDS, ROW
 from holdfast.records.shard_files import Field, field_name
 from holdfast.tasks.base import Answers, Evaluation, NoCriterion
 from holdfast.tasks.examples.base import class_name
-from holdfast.tasks.examples.boxes import SCORE, draw_boxes
+from holdfast.tasks.examples.boxes import SCORE
 
 MASK_THRESHOLD = 0.5
 

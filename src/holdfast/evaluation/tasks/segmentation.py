@@ -14,14 +14,14 @@ from holdfast.attacks.segpgd import PIXEL_MISCLASSIFICATION
 from holdfast.errors import HoldfastError
 from holdfast.evaluation.preprocessing import native_resolution
 from holdfast.metrics.calibration import pixel_calibration
-from holdfast.metrics.iou import KINDS, band_counts, boundary_counts, pixel_counts
+from holdfast.metrics.iou import IGNORED, KINDS, band_counts, boundary_counts, pixel_counts
 from holdfast.metrics.jackknife import grouping_of, groups_of
 from holdfast.metrics.scoring.segmentation import SCORING
 from holdfast.models.sliding_window import predicted_map, predicted_map_and_confidence
+from holdfast.plotting.annotate import label_map_over
 from holdfast.records.shard_files import Field, field_name
 from holdfast.tasks.base import Answers, Evaluation
 from holdfast.tasks.examples.base import class_name
-from holdfast.tasks.examples.label_maps import IGNORED, over
 
 
 class SegmentationEvaluation(Evaluation):
@@ -142,7 +142,7 @@ class SegmentationEvaluation(Evaluation):
 
     def overlay(self, picture: Image.Image, output: Tensor, *, classes: Sequence[str] | None) -> Image.Image:
         """Draw the predicted label map over the picture."""
-        return over(picture, predicted_map(output, (picture.height, picture.width), cell="this image"))
+        return label_map_over(picture, predicted_map(output, (picture.height, picture.width), cell="this image"))
 
     @property
     def goal(self) -> Criterion:

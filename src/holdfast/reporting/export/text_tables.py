@@ -1,5 +1,6 @@
 """Text tables for the terminal and Markdown."""
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -140,8 +141,6 @@ def _chunks(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
 
 
 def _wrap_text(text: str, width: int) -> str:
-    import textwrap
-
     return "\n".join(textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False))
 
 

@@ -55,6 +55,8 @@ def svg_picture(
 
 
 MOST_LABELS, LONGEST = 9, 18  # names beside lines, and their letters
+LONGEST_SHOWN = 31  # letters of a name in a legend
+LETTER, ENTRY, LEGEND_LINE = 0.073, 0.4, 0.165  # inches: of a legend's letter, marker with space, and line
 WIDTH = 4.6  # inches: about a phone's width, so that text stays readable there; wide pages put figures side by side
 
 
@@ -137,7 +139,7 @@ def cost_scatter(points: Sequence[Point], *, cost: str) -> Figure:
     axes.margins(x=0.25)
     axes.set_xlabel(cost)
     axes.set_ylabel("retention, %")
-    _legend(axes, points)
+    add_legend(figure, axes)
     return figure
 
 
@@ -155,7 +157,7 @@ def trade_off(tracks: Sequence[Track], *, attack: str) -> Figure:
     axes.margins(0.15)
     axes.set_xlabel(f"accuracy under {attack}, %")
     axes.set_ylabel("clean accuracy, %")
-    _legend(axes, tracks)
+    add_legend(figure, axes)
     return figure
 
 
@@ -194,7 +196,8 @@ def label_lines(axes: Axes, lines: Sequence[ChartLine]) -> None:
     """Write the names at the ends of the lines; names that are long or many stand in a legend."""
     ends = [(line, line.x[-1], line.y[-1]) for line in lines if len(line.x) and np.isfinite(line.y[-1])]
     if not 1 <= len(lines) <= MOST_LABELS or len(ends) < len(lines) or max(len(each.label) for each in lines) > LONGEST:
-        return _legend(axes, lines)
+        assert isinstance(axes.figure, Figure)
+        return add_legend(axes.figure, axes)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)
     height = 0.75 * 72 * axes.figure.get_figheight()  # points, about
@@ -223,7 +226,27 @@ def spread(places: Sequence[float], *, gap: float) -> list[float]:
     return moved.tolist()
 
 
-def _legend(axes: Axes, entries: Sequence[ChartLine | Point | Track]) -> None:
-    if entries:
-        columns = 1 if max(len(entry.label) for entry in entries) > 18 else min(3, len(entries))
-        axes.figure.legend(loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.2)
+def short_name(label: str) -> str:
+    """The name of a model as in a figure: both ends of a long one."""
+    kept = (LONGEST_SHOWN - 1) // 2
+    return label if len(label) <= LONGEST_SHOWN else f"{label[:kept]}…{label[-kept:]}"
+
+
+def add_legend(figure: Figure, axes: Axes, *, most: int = 4) -> None:
+    """Put the names above the axes; the figure grows by their lines, so that the axes keep their height."""
+    handles, labels = axes.get_legend_handles_labels()
+    if not labels:
+        return
+    names = [short_name(label) for label in labels]
+    columns = next(n for n in range(min(most, len(names)), 0, -1) if n == 1 or _width(names, n) < figure.get_figwidth())
+    drawn = figure.legend(handles, names, loc="outside upper left", ncols=columns, handlelength=1.4, columnspacing=1.2)
+    for text, label in zip(drawn.get_texts(), labels, strict=True):
+        text.set_label(label)  # the page hides a model by its whole name
+    if len(names) > columns:
+        figure.set_figheight(figure.get_figheight() + LEGEND_LINE * -(-len(names) // columns))
+
+
+def _width(names: Sequence[str], columns: int) -> float:
+    """Width of a legend in inches; it fills one column after the other."""
+    longest = (max(map(len, part)) for part in np.array_split(np.asarray(names, dtype=object), columns))
+    return sum(ENTRY + LETTER * letters for letters in longest)

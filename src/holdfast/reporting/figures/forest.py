@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from holdfast.metrics.intervals import Interval
 from holdfast.plotting.style import colour, marker
 from holdfast.plotting.svg import CARD, INK, LINE, MUTED, set_tooltips
+from holdfast.reporting.figures.charts import add_legend, short_name
 from holdfast.reporting.formatting import difference_text, number, signed
 
 ROW, MODEL = 0.08, 0.11  # inches: the space of a row, and of each model in it
-WIDTH = 5.6
+WIDTH, TALL = 5.6, 10.0  # inches: of a panel, and from where on there are two
 FENCE = 3.0  # interquartile ranges beyond the quartiles; what lies farther is clipped
 
 
@@ -40,33 +41,45 @@ class ForestRow:
 
 def forest(rows: Sequence[ForestRow], models: Sequence[ForestModel], *, baseline: str) -> Figure:
     """Draw the differences in points; filled markers leave out zero, arrows stand for what is clipped."""
-    height = 0.75 + sum(_height(row, models) for row in rows)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes: Axes = figure.subplots()
-    low, high = clip_limits([i for row in rows for i in row.differences.values()])
+    parts = panels(rows, models)
+    height = max(_total(part, models) for part in parts)
+    figure = Figure(figsize=(WIDTH * len(parts), 0.75 + height), layout="constrained")
+    limits = clip_limits([i for row in rows for i in row.differences.values()])
+    every = figure.subplots(1, len(parts), squeeze=False)[0]
+    for axes, part in zip(every, parts, strict=True):
+        _draw_panel(axes, part, models, limits)
+        axes.set_ylim(height + 0.05, -0.06)
+        axes.set_xlabel(f"worse than {short_name(baseline)}  ←  points  →  better")
+    if len(models) > 1:
+        add_legend(figure, every[0], most=4 * len(parts))
+    return figure
+
+
+def panels(rows: Sequence[ForestRow], models: Sequence[ForestModel]) -> list[Sequence[ForestRow]]:
+    """The rows of each panel: two panels of about one height beside each other where one would be tall."""
+    heads = [place for place, row in enumerate(rows) if row.is_heading and place]
+    if _total(rows, models) <= TALL or not heads:
+        return [rows]
+    cut = min(heads, key=lambda place: max(_total(rows[:place], models), _total(rows[place:], models)))
+    return [rows[:cut], rows[cut:]]
+
+
+def _draw_panel(
+    axes: Axes, rows: Sequence[ForestRow], models: Sequence[ForestModel], limits: tuple[float, float]
+) -> None:
     places = _places(rows, models)
     for position, model in enumerate(models):
-        _draw_model(axes, rows, places, model, (position, len(models)), (low, high))
+        _draw_model(axes, rows, places, model, (position, len(models)), limits)
     axes.axvline(0, color=MUTED, linewidth=1.0, zorder=1)
     axes.set_yticks(places, [row.label for row in rows])
-    for row, text in zip(rows, axes.get_yticklabels(), strict=True):
+    for row, text, place in zip(rows, axes.get_yticklabels(), places, strict=True):
         if row.is_heading:
             text.set(fontweight="bold", color=INK)
-    for row, place in zip(rows, places, strict=True):
-        if row.is_heading:
             axes.axhline(place, color=LINE, linewidth=0.8, zorder=0)
-    axes.set_ylim(places[-1] + _height(rows[-1], models) / 2 + 0.05, places[0] - 0.16)
-    axes.set_xlim(low, high)
+    axes.set_xlim(*limits)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.spines["bottom"].set_color(LINE)
-    axes.set_xlabel(f"worse than {baseline}  ←  points  →  better")
-    handles, labels = axes.get_legend_handles_labels()
-    if len(models) > 1 and handles:
-        figure.legend(
-            handles, labels, loc="outside upper left", ncols=min(4, len(models)), handlelength=1.2, columnspacing=1.4
-        )
-    return figure
 
 
 def clip_limits(intervals: Sequence[Interval]) -> tuple[float, float]:
@@ -88,6 +101,10 @@ def clip_limits(intervals: Sequence[Interval]) -> tuple[float, float]:
 
 def _height(row: ForestRow, models: Sequence[ForestModel]) -> float:
     return 0.22 if row.is_heading else ROW + MODEL * max(1, len(models))
+
+
+def _total(rows: Sequence[ForestRow], models: Sequence[ForestModel]) -> float:
+    return sum(_height(row, models) for row in rows)
 
 
 def _places(rows: Sequence[ForestRow], models: Sequence[ForestModel]) -> list[float]:

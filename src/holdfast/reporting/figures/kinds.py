@@ -10,7 +10,7 @@ from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour, marker
 from holdfast.plotting.svg import LINE, set_tooltips
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.figures.charts import WIDTH, Point, ReportFigure, svg_picture
+from holdfast.reporting.figures.charts import WIDTH, Point, ReportFigure, add_legend, svg_picture
 from holdfast.reporting.formatting import kind_label, number, span
 
 ROW, MARGIN = 0.24, 0.9  # inches
@@ -118,5 +118,5 @@ def draw_kinds(points: dict[Entry, list[Point]], names: Sequence[str], kind: Kin
     axes.set_xlim(0, 100)
     axes.set_xlabel(kind.axis)
     if len(points) > 1:
-        axes.figure.legend(loc="outside upper left", ncols=2, handlelength=1.4, columnspacing=1.2)
+        add_legend(figure, axes)
     return figure

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from holdfast.metrics.comparison import Comparison
 from holdfast.metrics.intervals import Interval
-from holdfast.metrics.multiple_tests import BETTER, MARGIN, WORSE, Verdict, verdicts
+from holdfast.metrics.multiple_tests import BETTER, IMAGES, MARGIN, WORSE, Verdict, verdicts
 from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, list_names, number, signed, span, with_bounds
@@ -148,7 +148,7 @@ def _decision(
     worse = [chip for chip in own.chips if chip.word == WORSE] if own is not None else []
     clear = not open_to and not any(chip.score.endswith("clean") for chip in worse)
     if open_to:
-        title, reason = "No clear winner", _tie(models, by, best, against, open_to, data.task)
+        title, reason = "No clear winner", _tie(data, by, best, against, open_to)
     else:
         title = f"{'Keep' if entry is first else 'Use'} {entry.name}" if clear else "No clear winner: a trade-off"
         reason = _best(models, by, best, against, data.task) + _elsewhere(own, worse, by, first)
@@ -165,11 +165,17 @@ def _best(models: Sequence[Entry], by: Score, best: int, against: Mapping[int, V
     )
 
 
-def _tie(
-    models: Sequence[Entry], by: Score, best: int, against: Mapping[int, Verdict], open_to: Sequence[int], task: str
-) -> str:
+def nothing_is_right(data: DataSet) -> bool:
+    """Whether every model has 0 in the score of the ranking, so that there is nothing to compare."""
+    by = data.ranked_by
+    known = [entry.summary[by.name].value for entry in data.shown_models if by and by.name in entry.summary]
+    return by is not None and by.better == "high" and bool(known) and not any(known)
+
+
+def _tie(data: DataSet, by: Score, best: int, against: Mapping[int, Verdict], open_to: Sequence[int]) -> str:
+    models, task = data.shown_models, data.task
     value, words = number(models[best].summary[by.name].value), sentence_words(by, task)
-    if by.better == "high" and not any(model.summary[by.name].value for model in models):
+    if nothing_is_right(data):
         return f"Every model has {words} {value}: train longer, or check the data and their classes"
     closest = min(open_to, key=lambda other: abs(against[other].difference.interval.value))
     interval = against[closest].difference.interval
@@ -205,11 +211,12 @@ def _caveat(data: DataSet, table: AgainstBaseline) -> str:
     images = f"{counts[0]:,} images" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} images"
     by = data.ranked_by
     without = [entry.name for entry in data.shown_models if by is not None and by.name not in entry.summary]
+    few = f" A gate needs at least {IMAGES} images to decide." if counts[0] < IMAGES else ""
     unranked = f" Not ranked, because {by.label} is not measured: {list_names(without)}." if by and without else ""
     return (
         f"{images}; {seeds_text(data)}.{unranked} Verdicts are corrected together for the {table.tests} "
-        f"{'comparisons' if table.tests > 1 else 'comparison'} of this table (Holm); no worse means by no more than "
-        f"{MARGIN:g} points."
+        f"{'comparisons' if table.tests > 1 else 'comparison'} of this table (Holm); no worse: a loss of at most "
+        f"{MARGIN:g} points.{few}"
     )
 
 

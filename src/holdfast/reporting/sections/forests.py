@@ -7,7 +7,7 @@ from holdfast.corruptions.severities import PUBLISHED, table_group
 from holdfast.metrics.comparison import Difference
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures.charts import ReportFigure, svg_picture
-from holdfast.reporting.figures.forest import ForestModel, ForestRow, forest, forest_rows
+from holdfast.reporting.figures.forest import ForestModel, ForestRow, forest, forest_rows, panels
 from holdfast.reporting.formatting import kind_label, number, signed, span
 from holdfast.reporting.quantities import is_tested, short_label
 from holdfast.reporting.sections.decision import Pairs
@@ -54,6 +54,7 @@ class Compared:
     figure: ReportFigure
     rows: Sequence[ComparedRow]
     aside: bool
+    chosen: str = ""  # which models these are, if not all
 
 
 def compared_by_kind(data: DataSet, pairs: Pairs, place: int, *, anchor: str) -> list[Compared]:
@@ -154,8 +155,15 @@ def _compared(
         name=name,
         title=title,
         rows=forest_rows(drawn, baseline=baseline.name),
+        wide=len(panels(drawn, models)) > 1,
     )
-    return Compared(metric, [entry for entry, _ in others], figure, lines, table in ASIDE)
+    return Compared(metric, [entry for entry, _ in others], figure, lines, table in ASIDE, _chosen(data, others))
+
+
+def _chosen(data: DataSet, others: Sequence[tuple[Entry, Mapping[str, Difference]]]) -> str:
+    count = len(data.shown_models) - 1
+    by = f" by {data.ranked_by.label}" if data.ranked_by is not None else ""
+    return f"The best {len(others)} of {count} models{by}. " if len(others) == MOST < count else ""
 
 
 def _label(difference: Difference) -> str:

@@ -90,12 +90,10 @@ def _heat_groups(entry: Entry) -> Iterable[HeatGroup]:
 
 def _heat_row(entry: Entry, kind: str, scores: Mapping[str, float]) -> HeatRow:
     cells = [_heat_cell(scores, f"{kind}/{severity}") for severity in SEVERITIES]
-    known = [cell.error for cell in cells if cell.error is not None]
+    known = [scores[cell.name] for cell in cells if cell.error is not None]
     recorded = next(entry.records.cells[cell.name] for cell in cells if cell.name in entry.records.cells)
     label = kind_label(str(recorded.header.get("kind", kind)))  # frost(procedural) is not the published frost
-    return HeatRow(
-        label, cells, number(100 - float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED, kind
-    )
+    return HeatRow(label, cells, number(float(np.mean(known))) if len(known) == len(cells) else NOT_MEASURED, kind)
 
 
 def _heat_cell(scores: Mapping[str, float], name: str) -> HeatCell:

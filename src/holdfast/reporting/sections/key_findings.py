@@ -6,7 +6,7 @@ from itertools import combinations
 
 from holdfast.metrics.carry_over import CARRIES_OVER, SPECIFIC, CarryOver
 from holdfast.metrics.comparison import Comparison, carry_over_of_sets
-from holdfast.metrics.multiple_tests import BETTER, NOT_RESOLVED, WORSE, Verdict
+from holdfast.metrics.multiple_tests import BETTER, MARGIN, NO_WORSE, NOT_RESOLVED, WORSE, Verdict
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import kind_label, number
@@ -106,4 +106,5 @@ def _sentence(entry: Entry, baseline: Entry, verdict: Verdict, task: str) -> Sen
     if verdict.word == NOT_RESOLVED:
         return Sentence(f"{entry.name} and {baseline.name} are not told apart {where}: {numbers}.", "unclear")
     shade = verdict.word if verdict.word in (BETTER, WORSE) else "plain"
-    return Sentence(f"{entry.name} is {verdict.word} than {baseline.name} {where}: {numbers}.", shade)
+    margin = f"by more than {MARGIN:g} points " if verdict.word == NO_WORSE else ""
+    return Sentence(f"{entry.name} is {verdict.word} than {baseline.name} {margin}{where}: {numbers}.", shade)

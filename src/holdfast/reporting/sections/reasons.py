@@ -16,7 +16,7 @@ def reason(entry: Entry, family: str, kind: str) -> str:
     """What goes wrong under this kind in a sentence without a full stop; empty if the records do not tell."""
     cells = [c for c in entry.records.cells.values() if c.spec.family == family and c.spec.kind == kind and len(c)]
     clean = entry.records.cells.get("clean")
-    tell = _REASONS.get(entry.records.task)
+    tell = REASONS.get(entry.records.task)
     return tell(entry.records, cells, clean) if tell is not None and cells else ""
 
 
@@ -69,7 +69,7 @@ def _class_name(records: Records, label: int) -> str:
     return clean_name(names[label]) if label < len(names) else f"class {label}"
 
 
-_REASONS: Mapping[str, Callable[[Records, Sequence[CellRecord], CellRecord | None], str]] = {
+REASONS: Mapping[str, Callable[[Records, Sequence[CellRecord], CellRecord | None], str]] = {
     "classification": _wrong_answers,
     "segmentation": _lost_class,
     "detection": _missed_objects,

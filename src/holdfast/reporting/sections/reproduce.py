@@ -139,7 +139,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
         if value:
             found.append((key, f"{value:,}" if isinstance(value, int) else value))
     for records in run.records:
-        found += [fact for fact in _record_facts(records.header) if fact not in found]
+        known = [*_record_facts(records.header), *_set_facts(records)]
+        found += [fact for fact in known if fact not in found]
     return [(key, " ".join(value.split())) for key, value in found]
 
 
@@ -161,6 +162,13 @@ def _record_facts(header: Mapping[str, Any]) -> list[tuple[str, str]]:
     if isinstance(versions, Mapping):
         found.append(("versions", ", ".join(f"{name} {version}" for name, version in versions.items())))
     return [(key, str(value)) for key, value in found if value not in (None, "")]
+
+
+def _set_facts(records: Records) -> list[tuple[str, str]]:
+    """Preprocessing of official sets, which may differ from the rest: cue conflict stimuli are not cropped."""
+    sets = [cell for cell in records.cells.values() if cell.spec.family == "set"]
+    steps = {cell.spec.name: cell.header.get("preprocessing") or () for cell in sets}
+    return [(f"preprocessing of {name}", ", ".join(map(str, words))) for name, words in steps.items() if words]
 
 
 def _short(value: Any) -> str:

@@ -9,13 +9,13 @@ from holdfast.metrics.multiple_tests import MARGIN, NOT_RESOLVED, Verdict
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import kind_label, list_names, number, title_of
 from holdfast.reporting.quantities import phrase, weakest
-from holdfast.reporting.sections.decision import Decision, Pairs, has_seeds, ranked_verdicts
+from holdfast.reporting.sections.decision import Decision, Pairs, has_seeds, nothing_is_right, ranked_verdicts
 from holdfast.reporting.sections.reasons import reason
 from holdfast.reporting.sections.reproduce import evaluate_command, model_word
 
 MOST = 1000  # times as many images; more are out of reach
 ATTACKS = {"classification": "pgd5", "segmentation": "segpgd5"}
-EXAMPLES = 60
+MOST_OPEN = 5  # comparisons that are listed
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Step:
 def what_next(data: DataSet, pairs: Pairs, decision: Decision | None, *, examples: bool) -> list[Step]:
     """The steps of one data set, the most useful first."""
     entry = decision.entry if decision is not None else data.baseline
+    if decision is not None and nothing_is_right(data):
+        return []  # the decision says what to do: more images or seeds would not help
     return [
         *_weakest(data, entry, examples),
         *_open(data, pairs, decision),
@@ -61,21 +63,21 @@ def _open(data: DataSet, pairs: Pairs, decision: Decision | None) -> Iterator[St
     now = decision.entry.summary.images
     needed = {words: _images(verdict, now) for words, verdict in unclear.items()}
     reachable = [count for count in needed.values() if count is not None]
-    parts = [f"{words} ({f'about {count:,} images' if count else 'far more'})" for words, count in needed.items()]
+    parts = [f"{words}, {f'about {count:,}' if count else 'far more'}" for words, count in needed.items()]
+    shown = "; ".join([*parts[:MOST_OPEN], *([f"{len(parts) - MOST_OPEN} more"] if len(parts) > MOST_OPEN else [])])
+    text = f"Not resolved by {now:,} images, with the number that would resolve it: {shown}."
     runs = {entry.number: entry for entry in (decision.entry, *_rivals(data, pairs, decision))}
     all_used = any(entry.records.header.get("limit") is None for entry in runs.values())
     if all_used:
         more = "All images of the data set are used, so this takes other or more test images." if reachable else ""
         if any(entry.summary.passes is not None for entry in runs.values()):
             more = "Evaluate again with a smaller --until, or without; measured passes are kept."
-        yield Step(f"Not resolved by {now:,} images: {list_names(parts, most=5)}. {more}".strip())
+        yield Step(f"{text} {more}".strip())
     else:
         commands = (
             [evaluate_command(e.run, e.records, limit=max(reachable)) for e in runs.values()] if reachable else []
         )
-        yield Step(
-            f"Not resolved by {now:,} images: {list_names(parts, most=5)}. Measured images are kept.", commands[:4]
-        )
+        yield Step(f"{text} Measured images are kept.", commands[:4])
 
 
 def _unresolved(data: DataSet, pairs: Pairs, decision: Decision) -> dict[str, Verdict]:
@@ -106,8 +108,8 @@ def _images(verdict: Verdict, now: int) -> int | None:
     """Images at which the interval of its level would leave out 0, or minus the margin; None if out of reach."""
     interval, sign = verdict.interval, 1 if verdict.difference.better == "high" else -1
     gain, half = sign * interval.value, (interval.high - interval.low) / 2
-    distance = max(abs(gain), gain + MARGIN)
-    times = (half / distance) ** 2 if distance > 0 and isfinite(half) else float("inf")
+    distance = max((each for each in (abs(gain), gain + MARGIN) if 0 < each < half), default=0.0)
+    times = (half / distance) ** 2 if distance and isfinite(half) else float("inf")
     return _rounded_up(now * times) if times < MOST else None
 
 

@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from holdfast.plotting.class_colours import PALETTE
+from holdfast.metrics.iou import IGNORED
+from holdfast.plotting.annotate import errors_over, label_map_over
 from holdfast.records.records import CellRecord
 from holdfast.tasks.examples.base import Examples, ExampleView, Kept, class_name
-
-IGNORED = 255
-OPACITY = 0.55
-WRONG = (255, 96, 48)
 
 
 class MapExamples(Examples):
@@ -44,7 +41,7 @@ class MapExamples(Examples):
     def truth(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
         """Draw the ground-truth label map over the picture."""
         true = _unpack_label_map(kept["truth"])
-        return ExampleView(_present(true, names), picture=over(picture, true))
+        return ExampleView(_present(true, names), picture=label_map_over(picture, true))
 
     def answer(self, picture: Image.Image, kept: Kept, names: Sequence[str]) -> ExampleView:
         """Draw the predicted label map and its errors; the caption names the most frequent confusion."""
@@ -53,7 +50,9 @@ class MapExamples(Examples):
         wrong = labelled & (true != seen)
         right = 1 - wrong.sum() / max(int(labelled.sum()), 1)
         words = f"{100 * right:.0f} % of the pixels right{_most_confused(true[wrong], seen[wrong], names)}"
-        return ExampleView(words, float(right), _stack_pictures(over(picture, seen), errors_over(picture, wrong)))
+        return ExampleView(
+            words, float(right), _stack_pictures(label_map_over(picture, seen), errors_over(picture, wrong))
+        )
 
 
 def _pack_label_map(numbers: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -65,20 +64,6 @@ def _pack_label_map(numbers: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _unpack_label_map(values: np.ndarray) -> np.ndarray:
     return np.array(Image.open(io.BytesIO(np.asarray(values).tobytes())).convert("L"))
-
-
-def over(picture: Image.Image, numbers: np.ndarray) -> Image.Image:
-    """Draw a label map in class colours over the greyscale picture; ignored pixels stay grey."""
-    grey = np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
-    labelled = (numbers != IGNORED)[..., None]
-    mixed = np.where(labelled, (1 - OPACITY) * grey + OPACITY * PALETTE[numbers % len(PALETTE)], grey)
-    return Image.fromarray(mixed.round().astype(np.uint8))
-
-
-def errors_over(picture: Image.Image, wrong: np.ndarray) -> Image.Image:
-    """Draw wrong pixels in one bright colour over the darkened picture."""
-    grey = 0.45 * np.array(picture.convert("L").convert("RGB"), dtype=np.float64)
-    return Image.fromarray(np.where(wrong[..., None], WRONG, grey).round().astype(np.uint8))
 
 
 def _stack_pictures(upper: Image.Image, lower: Image.Image, *, gap: int = 3) -> Image.Image:

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.methods.segmentation_loss import pixel_cross_entropy
-from holdfast.metrics.iou import mean_iou, pixel_accuracy
+from holdfast.metrics.iou import IGNORED, mean_iou, pixel_accuracy
 from holdfast.tasks.base import Training
-from holdfast.tasks.examples.label_maps import IGNORED
 from holdfast.training.augment.segmentation import pair_transforms
 from holdfast.training.initialize import start_segmenter
 
