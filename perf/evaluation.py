@@ -40,7 +40,8 @@ import holdfast
 from environment import as_line, describe
 from holdfast.corruptions import SEVERITIES, STANDARD, corrupt_batch
 from holdfast.data import Source, open_data
-from holdfast.evaluation.preprocessing import Preprocessing, model_input, preprocessing
+from holdfast.evaluation.model_input import model_input
+from holdfast.evaluation.preprocessing import Preprocessing, preprocessing
 
 RESULTS = Path(__file__).parent / "results"
 TABLE = RESULTS / "evaluation.json"

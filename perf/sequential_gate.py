@@ -21,11 +21,11 @@ import numpy as np
 
 from environment import as_line, describe
 from holdfast.evaluation.order import Order, depths
-from holdfast.gate.rules import NO_WORSE
-from holdfast.gate.verdicts import BETTER, NOT_RESOLVED, WORSE, verdict_of
+from holdfast.gate.verdicts import verdict_of
 from holdfast.metrics.group_sequential import ERROR, interval_at_look, planned_information, spending_bounds
 from holdfast.metrics.intervals import jackknife_estimate, with_pseudo_pairs
 from holdfast.metrics.jackknife import GROUPS
+from holdfast.metrics.multiple_tests import BETTER, NO_WORSE, NOT_RESOLVED, WORSE
 from stored_answers import stored_answers
 
 RESULTS = Path(__file__).parent / "results"
@@ -39,7 +39,12 @@ CHANGED = tuple(
     (("cifar10-afat_ratio", f"ratio={old}", seed), ("cifar10-afat_ratio", f"ratio={new}", seed))
     for old, new, seed in (("0", "0.1", 0), ("0.1", "0.5", 1), ("0.1", "0.2", 0), ("0", "0.5", 1))
 )
-PAIRS = {"trained with another seed": RETRAINED, "trained a little differently": CHANGED}
+HARDLY = tuple((("cifar10-main", "baseline", seed), ("cifar10-main", "ADL", seed)) for seed in (0, 1, 2))
+PAIRS = {
+    "trained with another seed": RETRAINED,
+    "trained a little differently": CHANGED,
+    "hardly changed": HARDLY,
+}
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def test_the_campaign_alters_hundreds_of_inputs_and_has_hundreds_of_shapes():
     kinds = [case.kind for case in cases(seed=0)]
     assert sum(kind != "unchanged" for kind in kinds) >= 200
     assert kinds.count("unchanged") >= 50
-    assert {"code", "configuration", "data in place", "records", "baseline, changed"} <= set(kinds)
+    assert {"code", "configuration", "data in place", "records", "baseline, changed", "plug-in"} <= set(kinds)
     assert len(shapes(500, seed=0)) >= 500
     assert {(1, 3_000_000), (3_000_000, 1), (20_000, 32)} <= set(shapes(500, seed=0))
 

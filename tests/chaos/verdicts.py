@@ -34,6 +34,7 @@ MODEL = ["gate", "--model", "python:own:build", "--against", "baseline.json", "-
 POOR = ["gate", "poor", "--against", "measured.json"]
 GOOD = ["gate", "good", "--against", "measured.json"]
 RUN = ["gate", "--model", "run:run", "--against", "run.json", "--out", "of-run", "--workers=0"]
+PLUGGED = [*MODEL[:4], "plugged.json", *MODEL[5:], "--plugin=plug.py", "--rules=plug.yaml", "--out=plugged-again"]
 # by the NLL, which shows any change of the answers; a baseline file does not hold it
 CONFIGURED = [*RUN[:4], "before", *RUN[5:], "--rules=nll.yaml"]
 
@@ -114,7 +115,75 @@ BELOW = """
 def same(values):
     return values
 """
-FILES = {"own.py": OWN, "helper.py": HELPER, "deeper.py": DEEPER, "parts/below.py": BELOW}
+PLUG = """
+import functools
+
+import numpy as np
+from plug_helper import mixed
+
+from holdfast.corruptions import register_corruption
+
+TABLE = {"by": [0.5, 1.0]}
+WEIGHTS = np.array([1.0])
+FIRST = 1.0
+
+
+def brought(function):
+    @functools.wraps(function)
+    def called(images, draws, **options):
+        return function(images, draws, **options) * 1.0
+
+    return called
+
+
+class Base:
+    def step(self):
+        return 1.0
+
+
+class Chosen(Base):
+    pass
+
+
+CHOSEN = Chosen()
+
+
+@brought
+def strength(images, draws, *, by, first=FIRST):
+    return by * TABLE["by"][1] * WEIGHTS[0] * CHOSEN.step() * first
+
+
+def turned(images, draws, *, by):
+    return mixed(images, strength(images, draws, by=by))
+
+
+register_corruption("turned", turned, "x", severities=[{"by": 0.1 * n} for n in range(1, 6)], random=False)
+"""
+PLUG_HELPER = """
+import numpy as np
+
+
+def mixed(images, by):
+    return (images * (1 - by) + np.roll(images, 1, axis=-1) * by).clip(0, 255).astype(np.uint8)
+"""
+PLUGS: dict[str, tuple[str, str, str]] = {
+    "table": ("plug.py", "[0.5, 1.0]", "[0.5, 0.1]"),
+    "array": ("plug.py", "np.array([1.0])", "np.array([0.1])"),
+    "default": ("plug.py", "FIRST = 1.0", "FIRST = 0.1"),
+    "decorator": ("plug.py", "* 1.0\n", "* 0.1\n"),
+    "base class": ("plug.py", "return 1.0\n", "return 0.1\n"),
+    "function": ("plug.py", "return mixed(", "return 0 * mixed("),
+    "helper": ("plug_helper.py", "np.roll(images, 1,", "np.roll(images, 2,"),
+    "severities": ("plug.py", "0.1 * n", "0.01 * n"),
+}
+FILES = {
+    "plug.py": PLUG,
+    "plug_helper.py": PLUG_HELPER,
+    "own.py": OWN,
+    "helper.py": HELPER,
+    "deeper.py": DEEPER,
+    "parts/below.py": BELOW,
+}
 CODES: dict[str, tuple[str, str, str]] = {  # file, what stands there, what stands there then
     "forward": ("own.py", "+ self.by, 1)", "+ self.by + 1, 1)"),
     "buffer": ("own.py", '("kept", torch.eye(3))', '("kept", torch.eye(3).roll(1, 0))'),
@@ -185,6 +254,7 @@ def world(folder: Path) -> Path:
     _photographs(folder / "images")
     (folder / "gate.yaml").write_text(RULES)
     (folder / "nll.yaml").write_text("rules: [nll no worse, clean no worse]\n")
+    (folder / "plug.yaml").write_text("rules: [turned no worse, turned/5 no worse]\n")
     (folder / "turned.py").write_text(OWN.replace("shift = 0", "shift = 1"))
     evaluate = ["evaluate", "--data", "folder:images", "--workers=0", "--shard-size=22"]
     _expect(folder, [*evaluate, "--model=python:own:build", "--suite=clean,corruptions", "--out=good"])
@@ -192,6 +262,9 @@ def world(folder: Path) -> Path:
     _expect(folder, ["gate", "good", "--save", "measured.json"])
     _expect(folder, [*evaluate, "--model=python:own:build", "--suite=clean", "--out=quick"])
     _expect(folder, ["gate", "quick", "--save", "baseline.json"])
+    plugged = ["--suite=own-corruptions", "--plugin=plug.py", "--out=plugged"]
+    _expect(folder, [*evaluate, "--model=python:own:build", *plugged])
+    _expect(folder, ["gate", "plugged", "--save", "plugged.json"])
     _expect(folder, [*MODEL, "--out=cand"])
     run(folder / "run", model={"kwargs": {"depth": 2}})
     _expect(folder, ["evaluate", "run", "--suite=clean", "--limit=60", "--workers=0"])
@@ -231,7 +304,7 @@ def _command(folder: Path, argv: Sequence[str], *, threads: int = 1) -> Callable
 def cases(*, seed: int) -> list[Case]:
     """All alterations, and everything that is none."""
     rng = random.Random(seed)
-    return [*_baselines(rng), *_records(rng), *_codes(), *_data(), *_configurations(), *unchanged()]
+    return [*_baselines(rng), *_records(rng), *_codes(), *_plug_ins(), *_data(), *_configurations(), *unchanged()]
 
 
 # ------------------------------------------------------------------ baselines
@@ -487,6 +560,11 @@ def _codes() -> Iterator[Case]:
         )  # fmt: skip
 
 
+def _plug_ins() -> Iterator[Case]:
+    for name, (file, before, after) in PLUGS.items():
+        yield Case("plug-in", name, _rewritten(file, before, after), [*PLUGGED])
+
+
 def _rewritten(file: str, before: str, after: str) -> Callable[[Path], None]:
     def alter(folder: Path) -> None:
         text = (folder / file).read_text()
@@ -561,6 +639,11 @@ def _configurations() -> Iterator[Case]:
     yield Case("configuration", "weights of nothing", lambda folder: _weights(folder, None), [*CONFIGURED])
     yield Case("configuration", "a tensor less", lambda folder: _weights(folder, "less"), [*CONFIGURED])
     yield Case("configuration", "a tensor more", lambda folder: _weights(folder, "more"), [*CONFIGURED])
+    for name in ("negated", "noisy"):  # its records are still those of before
+        argv = ["gate", "run", "--against", "run.json"]
+        yield Case("weights after the records", name, _retrained(name), argv, worse=True)
+        anew = ["new" if word == "of-run" else word for word in CONFIGURED]
+        yield Case("weights after the records", f"{name}, measured again", _retrained(name), [*CONFIGURED], anew)
 
 
 def _configured(values: dict[str, Any], where: str) -> Callable[[Path], None]:
@@ -598,6 +681,19 @@ def _weights(folder: Path, what: str | None) -> None:
     save_file(tensors if what else {}, path)
 
 
+def _retrained(how: str) -> Callable[[Path], None]:
+    def alter(folder: Path) -> None:
+        path, rng = folder / "run" / "model.safetensors", np.random.default_rng(0)
+        tensors = load_file(path)
+        changed = {
+            key: -value if how == "negated" else value + rng.normal(0, 1, value.shape).astype(value.dtype)
+            for key, value in tensors.items()
+        }
+        save_file(changed, path)
+
+    return alter
+
+
 # ------------------------------------------------------------------ what changes nothing
 
 
@@ -628,6 +724,8 @@ def unchanged() -> Iterator[Case]:
         yield Case("unchanged", f"against a copy of {name}", _copied_run(name), ["gate", name, "--against", "copy"])
     yield Case("unchanged", "the run copied", _copied_run("run"), [*RUN[:2], "run:copy", *RUN[3:]])
     yield Case("unchanged", "the code copied", _copied_code, [*again])
+    yield Case("unchanged", "the plug-in", nothing, [*PLUGGED])
+    yield Case("unchanged", "the plug-in copied", _copied_code, [*PLUGGED])
     yield Case("unchanged", "saved again", nothing, [*GOOD, "--save=again.json"])
 
 
@@ -722,11 +820,18 @@ _known: dict[str, dict[str, tuple[str, str]]] = {}
 def _untouched(case: Case, good: Path) -> Said:
     """What the untouched folder says to the same question, asked once."""
     name = "poor" if case.argv[1] == "poor" else "run" if "run.json" in " ".join(case.argv) else ""
-    name = name or ("configured" if "before" in case.argv else "")
+    name = name or ("configured" if "before" in case.argv else "plugged" if "plugged.json" in case.argv else "")
     name = name or ("quick" if "baseline.json" in " ".join(case.argv) or "quick" in " ".join(case.argv) else "good")
     ruled = "--rules=gate.yaml" in case.argv
     key = f"{good}:{name}:{ruled}"
-    argv = {"poor": POOR, "run": RUN, "configured": CONFIGURED, "quick": [*MODEL, "--out=cand"], "good": GOOD}[name]
+    argv = {
+        "poor": POOR,
+        "run": RUN,
+        "configured": CONFIGURED,
+        "plugged": PLUGGED,
+        "quick": [*MODEL, "--out=cand"],
+        "good": GOOD,
+    }[name]
     argv = _ruled(argv) if ruled else argv
     if key not in _known:
         _known[key] = numbers(said_by(_command(good, argv), folder=good).text)

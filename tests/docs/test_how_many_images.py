@@ -53,9 +53,10 @@ def test_large_drops_are_decided_soon() -> None:
 
 def test_goals_of_small_drops_and_equal_models_are_met_and_missed_as_the_page_says() -> None:
     found = {(row["models"], row["drop"], row["margin"], row["rules"]): row for row in GATES if "mCA" in row["rule"]}
-    little, seed = "trained a little differently", "trained with another seed"
+    seed = "trained with another seed"
     for drop, margin, goal in ((2, 0.5, 3), (0, 1, 8)):
-        assert all(found[little, drop, margin, rules]["passes"] <= goal for rules in (1, 2))
-        assert found[seed, drop, margin, 1]["median"] <= goal < found[seed, drop, margin, 1]["passes"]
-    assert found[seed, 2, 0.5, 2]["median"] <= 3 < found[seed, 2, 0.5, 2]["passes"]
-    assert found[seed, 0, 1, 2]["median"] > 8
+        for models in ("trained a little differently", "hardly changed"):
+            assert all(found[models, drop, margin, rules]["passes"] <= goal for rules in (1, 2))
+        assert all(found[seed, drop, margin, rules]["median"] > goal for rules in (1, 2))
+    assert found[seed, 2, 0.5, 1]["median"] <= 3.3
+    assert [round(found[seed, 0, 1, rules]["median"]) for rules in (1, 2)] == [15, 24]

@@ -119,7 +119,7 @@ def smaller(words: list[str]) -> list[str]:
     command, *rest = words
     if {"--redraw", "--predictions", "--table-only", "--resume"} & set(rest):
         return words
-    if command == "analyze" and "--masks" in rest:  # the gallery shows what these numbers make
+    if command == "analyze" and {"--masks", "--limit"} <= set(rest):  # the gallery shows what these numbers make
         return [*words, "--figures", "svg"]
     added = SMALLER.get(command, "").split()
     if command == "analyze" and "--figures" not in rest:  # 300 dpi take longer than the analyses

@@ -22,6 +22,7 @@ from holdfast.evaluation.predictor import Predictor
 from holdfast.gate import read_baseline
 from holdfast.lab.opened_model import open_model
 from holdfast.metrics import compare
+from holdfast.records.records import load_records
 from holdfast.reporting.export.tables import export as format_records
 
 PIXELS = {"size": 32, "mean": (0, 0, 0), "std": (1, 1, 1)}
@@ -246,6 +247,27 @@ def test_a_wrong_choice_or_map_is_refused_before_anything_is_measured(folder, tm
         measured(f"folder:{tmp_path}")
     with pytest.raises(HoldfastError, match="lacks 'n02102040', 'n02979186', 'n03000684' and 6 more"):
         measured(f"folder:{folder}", class_map={"n01440764": 0})
+
+
+def test_an_official_set_needs_no_suite_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thousand_model.py").write_text("from tests.evaluation.test_mapped_classes import thousand\n")
+    for index in IMAGENETTE[:2]:
+        place = tmp_path / "c" / "fog" / "3" / wnids()[index]
+        place.mkdir(parents=True)
+        Image.new("RGB", (224, 224), (index % 255, 9, 30)).save(place / "a.png")
+    command = ["evaluate", "--model=python:thousand_model:thousand", "--size=32", "--mean", "0", "0", "0"]
+    command += ["--std", "1", "1", "1", "--workers=0", "--limit=10", "--data=imagenet-c:c"]
+    assert main([*command, "--out=alone"]) == 0
+    (records,) = load_records(Path("alone"))
+    assert list(records.cells) == ["fog/3"]
+
+
+@pytest.mark.parametrize("choice", [{"class_map": {"sky": 0}}, {"classes": "all"}])
+def test_label_maps_have_no_class_map(choice):
+    model = nn.Conv2d(3, 11, 1)
+    with pytest.raises(HoldfastError, match="apply to classification only, but 'scenes:test' is segmentation"):
+        holdfast.evaluate(model, "scenes:test", workers=0, limit=2, protocol=EvalProtocol(**choice))
 
 
 def test_the_command_line_takes_a_file_says_the_map_and_the_gate_repeats_it(folder, tmp_path, capsys, monkeypatch):

@@ -1,7 +1,9 @@
 """``Cell`` and ``Plan``: one condition applied to all images, and all images and cells of an evaluation."""
 
 import numpy as np
+import pytest
 
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.plan import limit_rows
 
 
@@ -16,3 +18,6 @@ def test_a_limit_keeps_the_share_of_every_class_and_is_nested():
     again = limit_rows([ids[i] for i in mixed], targets[mixed], 20)
     assert sorted(mixed[again].tolist()) == sorted(twenty.tolist())
     assert len(limit_rows(ids, targets, 1000)) == 200
+    for wrong in ("ten", 1.5):
+        with pytest.raises(HoldfastError, match=f"limit must be a whole number, got {wrong!r}"):
+            limit_rows(ids, targets, wrong)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from holdfast.evaluation.order import depths as every_depth
 from holdfast.gate.looks import Look, Looks, difference_at_look
 from holdfast.metrics.group_sequential import ERROR
 from holdfast.metrics.jackknife import image_groups
@@ -27,6 +28,18 @@ def test_bounds_start_high_and_end_above_that_of_a_single_look() -> None:
     bounds = [LOOKS.at(CELLS, dict.fromkeys(CELLS, count)).bound for count in (8, 20, 100, 400, 1000)]
     assert bounds == sorted(bounds, reverse=True)
     assert norm.isf(ERROR / 2) < bounds[-1] < bounds[0] < 4
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.03, 0.3])
+def test_the_error_holds_whatever_share_the_cells_of_an_image_have_in_common(alike: float) -> None:
+    """Simulated estimates, whose information is that of the true share and not of the one that bounds assume."""
+    cells, depths = tuple(map(str, range(75))), np.array(list(every_depth(5000)))
+    looks = Looks(5000, cells, tuple(depths.tolist()))
+    bounds = np.array([looks.at(cells, dict.fromkeys(cells, int(depth))).bound for depth in depths])
+    information = 1 / (alike / np.minimum(5000, 75 * depths) + (1 - alike) / (75 * depths))
+    steps = np.random.default_rng(0).normal(size=(20_000, len(depths))) * np.sqrt(np.diff(information, prepend=0))
+    crossed = (np.cumsum(steps, axis=1) / np.sqrt(information) > bounds).any(axis=1).mean()
+    assert 0.01 < crossed < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 20_000)
 
 
 def test_a_look_is_the_last_planned_one_that_all_cells_have_reached() -> None:

@@ -1,5 +1,7 @@
 """``holdfast.gate``, the package as a function."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -28,6 +30,7 @@ def evaluated(tmp_path_factory):
 def test_the_package_is_called_like_its_siblings(evaluated):
     _, sets, _ = evaluated
     result = holdfast.gate(sets["worse"], sets["good"])
+    assert list(inspect.signature(holdfast.gate).parameters)[:2] == ["candidate", "against"]
     assert isinstance(result, GateResult)
     assert not result
     assert not result.passed

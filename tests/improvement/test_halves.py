@@ -6,7 +6,7 @@ import pytest
 from holdfast.data import open_data
 from holdfast.data.factory import sliced_spec
 from holdfast.errors import HoldfastError
-from holdfast.improvement.halves import share_images
+from holdfast.improvement.halves import share_images, stopped_by
 from holdfast.improvement.prepare import Request
 from holdfast.training.recipe import DataRecipe, Recipe
 
@@ -31,6 +31,13 @@ def test_the_halves_of_the_validation_images_are_disjoint_and_whole():
     assert shares.test == "digits:test"
     assert not ids(shares.test, "test") & (stop | choose)
     assert shares.counts == {"train": 1204, "stop": len(stop), "choose": len(choose), "test": 296}
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(None, None), (0.5, 0.5), (149, 149), (150, None)])
+def test_a_recipe_that_validates_on_more_images_than_a_half_has_takes_all_of_them(asked, taken):
+    assert len(ids("digits[0::2]", "val")) == 149
+    data = stopped_by(DataRecipe(val_subset=asked), "digits[0::2]")
+    assert (data.val, data.val_subset) == ("digits[0::2]", taken)
 
 
 def test_a_set_with_test_images_of_its_own_lends_them_and_another_one_a_third(tmp_path):

@@ -30,6 +30,7 @@ def test_images_without_usable_labels_are_shown_without_verdicts(folders, folder
     assert reason in session.first.without_labels
     values = page_values(session)
     assert values["classes"] == ()
+    assert values["notes"][0].startswith("FAN-nano is shown without labels: ")
     assert reason in values["notes"][0]
     assert values["names"] == ["FAN-nano"]
     assert session.strip(label=None, severity=0, page=0)["html"].count("data-image") == 4

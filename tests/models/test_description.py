@@ -8,7 +8,7 @@ import pytest
 from holdfast.models.description import Parts
 
 HEAD = """
-import argparse, dataclasses, functools, json
+import argparse, dataclasses, functools, json, re
 import torch
 from torch import nn
 """
@@ -50,6 +50,23 @@ CASES = {
         settings="Settings(*json.load(open('described.json')))",
         **{"described.json": "[{}]"},
     ),
+    "a slice": files(settings="slice(0, json.load(open('described.json')))", **{"described.json": "{}"}),
+    "a pattern": files(settings="re.compile(open('described.txt').read())", **{"described.txt": "{}"}),
+    "another method of a scripted module": files(
+        head="class Inner(nn.Module):\n    @torch.jit.export\n    def helper(self, values):\n"
+        "        return {} * values\n    def forward(self, values):\n        return self.helper(values)\n",
+        settings="torch.jit.script(Inner())",
+    ),
+    "an attribute of a scripted module": files(
+        head="class Inner(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.scale = {}\n"
+        "    def forward(self, values):\n        return values * self.scale\n",
+        settings="torch.jit.script(Inner())",
+    ),
+    "a constant of a traced module": files(
+        head="class Inner(nn.Module):\n    def forward(self, values):\n"
+        "        return values * torch.tensor([{}.0, 1.0])\n",
+        settings="torch.jit.trace(Inner(), torch.ones(2))",
+    ),
 }
 
 
@@ -64,7 +81,8 @@ def description(folder, monkeypatch):
     return dict(parts)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.filterwarnings("ignore:torch.tensor results are registered as constants")
+@pytest.mark.filterwarnings("ignore:`torch.jit.(script|trace|trace_method)` is deprecated")
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_model_computes_with_is_described(case, tmp_path, monkeypatch):
     found = []

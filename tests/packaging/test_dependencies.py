@@ -5,7 +5,9 @@ import csv
 import re
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 ROOT = Path(__file__).parents[2]
 IMPORTED_AS = {
@@ -48,6 +50,21 @@ def test_speed_measurements_are_run_and_their_helpers_are_not():
     scripts = {path.name for path in (ROOT / "perf").glob("*.py") if "__main__" in path.read_text()}
     assert not scripts & {"environment.py", "interleave.py", "memory.py"}
     assert {"attacks.py", "corruptions.py", "evaluation.py", "training.py"} <= scripts
+
+
+def test_what_scripts_import_from_the_package_is_there():
+    """Measurements take hours and run rarely, so a name that has moved would be noticed late."""
+    for path in [*(ROOT / "perf").glob("*.py"), *(ROOT / "docs" / "tools").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "holdfast":
+                names = vars(import_module(node.module))
+                modules = {name.name for name in iter_modules(names.get("__path__", ()))}
+                assert {alias.name for alias in node.names} - {*names, *modules} - exported(names) == set(), path
+
+
+def exported(names):
+    """Names that a package loads when they are asked for."""
+    return {*names["__dir__"]()} if "__dir__" in names else set()
 
 
 def test_the_changelog_has_this_version_and_studies_ship_beside_recipes():

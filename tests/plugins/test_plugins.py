@@ -3,7 +3,9 @@
 An analysis does so in tests/analysis/test_base.py, a task in tests/tasks/test_base.py.
 """
 
+import importlib
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from holdfast.evaluation.suites import register_attack, register_official, regis
 from holdfast.metrics import compare, register_metric
 from holdfast.records import load_records
 from holdfast.reporting.export import export
+from holdfast.runtime.plugins import code_fingerprint
 from tests.chaos.processes import start
 from tests.evaluation.toys import Brightest, plain
 from tests.plugins import toys
@@ -241,6 +244,56 @@ def test_two_plug_ins_of_one_name_never_mix(pictures, tmp_path):
     assert one.header["plugins"] != other.header["plugins"]
     assert one.cells["my_fog/1"].header["code"] != other.cells["my_fog/1"].header["code"]
     assert list(compare(one, other).differences) == ["clean", "nll", "ece"]
+
+
+DIM = """
+import functools
+import numpy as np
+
+TABLE = {"by": [1]}
+STEPS = np.array([1])
+FIRST = 1
+
+def brought(function):
+    @functools.wraps(function)
+    def called(images, draws, **options):
+        return function(images, draws, **options) + 0
+    return called
+
+class Base:
+    def step(self):
+        return 1
+
+class Chosen(Base):
+    pass
+
+CHOSEN = Chosen()
+
+@brought
+def my_dim(images, draws, *, first=FIRST):
+    return images // np.uint8(TABLE["by"][0] * STEPS[0] * CHOSEN.step() * first)
+"""
+EDITS = {
+    "nothing": ("", ""),
+    "a dict of lists": ("[1]}", "[9]}"),
+    "an array": ("np.array([1])", "np.array([9])"),
+    "a default": ("FIRST = 1", "FIRST = 9"),
+    "a decorator": ("+ 0", "+ 9"),
+    "a base class of an object": ("return 1", "return 9"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_the_code_of_a_corruption_has_the_values_that_it_uses(edit, tmp_path, monkeypatch):
+    found = []
+    for folder, (before, after) in {"one": ("", ""), "other": EDITS[edit]}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "my_dim.py").write_text(DIM.replace(before, after))
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+        monkeypatch.delitem(sys.modules, "my_dim", raising=False)
+        found.append(code_fingerprint(importlib.import_module("my_dim").my_dim))
+    monkeypatch.delitem(sys.modules, "my_dim")
+    assert (found[0] == found[1]) == (edit == "nothing")
 
 
 def test_a_plug_in_with_a_name_that_is_taken_is_refused(tmp_path, capsys):

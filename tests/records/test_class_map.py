@@ -37,6 +37,14 @@ def test_protocols_that_differ_have_other_words():
     assert answer_protocol({"class_map": ONE}) == answer_protocol({}) == class_map_words({}) == ""
 
 
+def test_a_map_with_more_classes_than_the_data_is_another_choice():
+    more = {**ONE, "name": "m.csv", "mapped": 3, "members": {"a": [1], "b": [2], "c": [3]}}
+    assert answer_protocol({"class_map": more, "classes": 3}) == ""
+    assert answer_protocol({"class_map": more, "classes": 2}) == "class map a, none, restricted"
+    many = {**more, "aggregation": "mean", "members": {"a": [1, 4], "b": [2], "c": [3]}, "mapped": 4}
+    assert class_map_words({"class_map": many, "classes": 2}).startswith("3 classes from 4 of the model's 1000 outputs")
+
+
 def test_errors_tell_protocols_apart_in_words():
     wanted = "answers among the data's classes alone, one output each"
     assert answer_protocol_words({"class_map": ONE}) == answer_protocol_words({}) == wanted

@@ -2,6 +2,7 @@
 
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--suite",
-        help="comma-separated suites, see `holdfast list suites` (default: clean,corruptions; clean with --attack)",
+        help="comma-separated suites, see `holdfast list suites` (default: clean,corruptions; clean with --attack; an "
+        "official set's own)",
     )
     parser.add_argument(
         "--attack",
@@ -193,7 +195,16 @@ def _suites(arguments: Namespace) -> "tuple[Suite, ...]":
             raise HoldfastError(
                 f"--attack must be NAME:KEY=VALUE, as in pgd:eps=4/255, got {attack!r}; names alone are suites"
             )
-    return parse_suites([arguments.suite or ("clean" if attacks else "clean,corruptions"), *attacks])
+    usual = "clean" if attacks else "clean,corruptions"
+    return parse_suites([arguments.suite or _default_suites(arguments.data or [""], usual), *attacks])
+
+
+def _default_suites(data: Sequence[str], usual: str) -> str:
+    """The usual suites, if any data are images of one's own, and those of the official sets."""
+    from holdfast.data.official_sets import is_official, open_official
+
+    own = [open_official(spec).suite for spec in data if is_official(spec)]
+    return ",".join(own if len(own) == len(data) else [usual, *own])
 
 
 def _folder(model: str) -> Path | None:

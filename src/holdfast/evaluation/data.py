@@ -27,6 +27,7 @@ from holdfast.data.imagenet_classes import are_wnids
 from holdfast.data.official_sets import OfficialSet, check_imagenet_order, is_official, open_official
 from holdfast.data.source import are_integers
 from holdfast.data.torch_datasets import as_source
+from holdfast.errors import HoldfastError
 from holdfast.evaluation.plan import limit_rows
 from holdfast.io.validation import file_name
 from holdfast.tasks import Task, task_of
@@ -126,6 +127,10 @@ def with_model_labels(
         classes: ``restricted`` to the data's classes or ``all`` of the model's; None for the rule's own choice.
     """
     first = next(iter(answers.values()))
+    if not data.task.scoring.one_class and (class_map is not None or classes is not None):
+        raise HoldfastError(
+            f"class_map and classes apply to classification only, but {data.spec!r} is {data.task.name}"
+        )
     if not data.task.scoring.one_class or getattr(first, "ndim", 0) != 2:
         return data
     outputs = Outputs(first.shape[1], known)

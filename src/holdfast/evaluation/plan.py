@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,8 @@ def limit_rows(ids: Sequence[str], strata: np.ndarray, limit: int) -> np.ndarray
 
     A smaller limit gives a subset of a larger one.
     """
+    if not isinstance(limit, Integral):
+        raise HoldfastError(f"limit must be a whole number, got {limit!r}")
     if limit < 0:
         raise HoldfastError(f"limit must be at least 1, or 0 for all images, got {limit}")
     if limit == 0 or limit >= len(ids):

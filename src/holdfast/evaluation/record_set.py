@@ -24,6 +24,7 @@ from holdfast.models.factory import LoadedModel, architecture_of
 from holdfast.models.fingerprint import first_fingerprint, has_own_code
 from holdfast.models.output_probe import same_answers
 from holdfast.records.header import FOLDER, FORMAT, HEADER, read_header, write_header, write_images
+from holdfast.records.model_files import model_files_digest
 from holdfast.records.round_files import ROUNDS, has_rounds
 from holdfast.runtime.device import Processes
 from holdfast.runtime.plugins import plugins_header
@@ -163,6 +164,7 @@ def make_header(
         "model": loaded.name,
         "architecture": architecture_of(loaded.model),
         "model_fingerprint": identity,
+        **({"model_files": model_files_digest(loaded.folder)} if loaded.folder and loaded.own_weights else {}),
         "data": data.spec,
         "data_label": data.label,
         "data_fingerprint": data_fingerprint(plan.ids, plan.truth, content=content),

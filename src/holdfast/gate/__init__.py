@@ -7,6 +7,7 @@ call, which the package itself takes: ``holdfast.gate(candidate, against)``. ``d
 rules are decided, with the bounds of ``looks``; ``forecast`` says beforehand which rules will stay open.
 """
 
+import inspect
 import sys
 from types import ModuleType
 
@@ -39,6 +40,7 @@ class _Gate(ModuleType):
     """The package as a function like its siblings ``holdfast.evaluate`` and ``holdfast.report``."""
 
     __call__ = staticmethod(gate)
+    __signature__ = inspect.signature(gate)  # inspect would leave out the first argument, taking it for self
 
 
 sys.modules[__name__].__class__ = _Gate

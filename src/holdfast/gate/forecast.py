@@ -8,12 +8,14 @@ from scipy.special import ndtri
 from holdfast.gate.paired_scores import PairedScores
 from holdfast.gate.rules import Rule, Rules
 from holdfast.gate.scores import cells_of, tested_rules
-from holdfast.metrics.group_sequential import ALIKE, ERROR
+from holdfast.metrics.group_sequential import ERROR
 from holdfast.metrics.multiple_tests import NO_WORSE
 from holdfast.metrics.replicates import replicate
 from holdfast.metrics.scoring.base import ScoreDefinition
 
 DIFFER = 0.4  # answers of two models that differ, by those of two independent ones; 0.35 to 0.5 of models trained alike
+# share of the variance of a difference that all cells of an image have in common; 0.2 to 0.35 of models trained alike
+ALIKE = 0.2
 OFTEN = 0.9  # suggested margins and numbers of images decide in so many runs
 
 

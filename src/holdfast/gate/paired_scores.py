@@ -1,6 +1,7 @@
 """``PairedScores``: the per-image values of one model on one data set that a paired test needs."""
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,11 @@ from holdfast.metrics.scoring.base import Key, ScoreDefinition
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import image_choice, reference_for, with_clean
 from holdfast.records.header import CLASSIFICATION
+from holdfast.records.model_files import outdated
 from holdfast.records.records import CellRecord, Records, load_records, read_images
 from holdfast.reporting.export.tables import clean_elsewhere
+
+logger = logging.getLogger(__name__)
 
 Rows = Mapping[str, NDArray[np.int64]]
 
@@ -136,10 +140,25 @@ def _sorted(used: UsedImages) -> UsedImages:
 
 def paired_scores_of(run: Path | str | Records) -> list[PairedScores]:
     """Paired scores of every record set of a run folder or a folder of records, or of records in memory."""
-    sets = [run] if isinstance(run, Records) else [records for records in load_records(run) if records.cells]
+    sets = [run] if isinstance(run, Records) else _present_records(run)
     if not sets:
         raise HoldfastError(f"{str(run)!r} must contain records, but it has none; run `holdfast evaluate` first")
     return [make_paired_scores(records, clean=clean_elsewhere(records, sets)) for records in sets]
+
+
+def _present_records(run: Path | str) -> list[Records]:
+    """Record sets of a run or folder without those that the run's weights before the present ones gave."""
+    sets = [records for records in load_records(run) if records.cells]
+    before = outdated(sets, Path(run))
+    names = ", ".join(records.folder.name for records in before if records.folder is not None)
+    if before and len(before) == len(sets):
+        raise HoldfastError(
+            f"records of {str(run)!r} must be of its present weights, but config.json or model.safetensors has changed "
+            f"since {names} was measured; evaluate again, or name the records: RUN/records/NAME"
+        )
+    if before:
+        logger.warning("left out %s in %s: measured with earlier weights of the run", names, run)
+    return [records for records in sets if records not in before]
 
 
 def names_digest(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ kept for the report and the others are shared out in the same way.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -83,6 +83,13 @@ def share_images(data: DataRecipe, test: str | None) -> Shares:
     return Shares(
         data.train, stop, choose, test, counts | {"test": len(held)}, len(train.classes), task.name, remark=remark
     )
+
+
+def stopped_by(data: DataRecipe, stop: str) -> DataRecipe:
+    """A recipe's data with these images to stop early by: all of them if its ``val_subset`` asks for more."""
+    there = len(open_data(stop, split="val", exif=data.exif))
+    more = data.val_subset is not None and data.val_subset > there
+    return replace(data, val=stop, val_subset=None if more else data.val_subset)
 
 
 def _test_of(spec: str, val: Source) -> tuple[str, int]:

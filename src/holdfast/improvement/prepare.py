@@ -17,7 +17,7 @@ from holdfast.improvement.costs import (
     measuring_cost,
     trial,
 )
-from holdfast.improvement.halves import Shares, share_images
+from holdfast.improvement.halves import Shares, share_images, stopped_by
 from holdfast.improvement.plan import Plan, Room, Step, check_control, divide, with_lengths
 from holdfast.io.yaml import read_yaml
 from holdfast.metrics.scoring.registry import scoring_of
@@ -93,8 +93,7 @@ def model_values(model: str) -> dict[str, Any]:
 def make_plan(request: Request, *, out: Path, tell: Tell = lambda line: None, slots: int = 1) -> Plan:
     """Open and time everything, and divide the budget for so many trainings at once; nothing is written to ``out``."""
     shares = share_images(request.recipe.data, request.test)
-    data = replace(request.recipe.data, train=shares.train, val=shares.stop)
-    base = replace(request.recipe, data=data)
+    base = replace(request.recipe, data=stopped_by(request.recipe.data, shares.stop))
     _check_augmentation(base)
     named = chosen_candidates(request.methods, against=request.against)
     out_of = dict[str, str]()

@@ -30,7 +30,7 @@ from holdfast.improvement.decide import (
     speed_of,
     verdict_of,
 )
-from holdfast.improvement.halves import LEAST
+from holdfast.improvement.halves import LEAST, stopped_by
 from holdfast.improvement.plan import LATEST, REPORTED, TARGET, Plan, Step, described, read_plan, turns, with_lengths
 from holdfast.improvement.prepare import Request, make_plan, request_of
 from holdfast.improvement.scores import Measured, measured
@@ -70,7 +70,7 @@ class Improvement:
         self.plan, self.out, self.tell, self.show, self.cluster = plan, out, tell, show, cluster
         self.clock = Clock(out / "clock.json")
         request = request_of(plan.request)
-        self.base: Recipe = replace(request.recipe, data=replace(request.recipe.data, val=plan.stop))
+        self.base: Recipe = replace(request.recipe, data=stopped_by(request.recipe.data, plan.stop))
         self.amp = self.base.train.precision in ("bf16", "fp16")
         self.source = open_data(plan.choosing.data, split="val", exif=self.base.data.exif)
         self.task = task_of(self.source).name

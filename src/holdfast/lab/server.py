@@ -104,6 +104,7 @@ def page_values(session: Session) -> dict[str, Any]:
     """Values of the page's template."""
     first = session.first
     flips = session.records is not None
+    named = list(zip(session.names, session.models, strict=True))
     settings = {"models": session.names, "grid": list(first.grid), "seed": first.seed, "kinds": list(first.kinds)}
     return {
         "told": json.dumps(settings),
@@ -114,11 +115,11 @@ def page_values(session: Session) -> dict[str, Any]:
         "domains": first.domains,
         "notes": [
             *(
-                f"{opened.name} is shown without labels: {opened.without_labels}"
-                for opened in session.models
+                f"{name} is shown without labels: {opened.without_labels}"
+                for name, opened in named
                 if opened.without_labels
             ),
-            *(f"{opened.name}: {opened.answers}" for opened in session.models if opened.answers),
+            *(f"{name}: {opened.answers}" for name, opened in named if opened.answers),
         ],
         "flips": flips,
         "groups": kind_groups(first.kinds),

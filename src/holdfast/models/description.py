@@ -10,6 +10,7 @@ import enum
 import functools
 import inspect
 import os
+import re
 import sys
 import textwrap
 from argparse import Namespace
@@ -33,7 +34,7 @@ OF_EVERY_MODULE = {
     "default_cfg",
 }  # attributes without effect on outputs
 DEEPEST = 100  # levels of nested values
-_PLAIN = (bool, int, float, complex, bytes, type(None))
+_PLAIN = (bool, int, float, complex, bytes, type(None), slice, range)
 
 
 class Parts(dict[str, str]):
@@ -55,7 +56,7 @@ class Parts(dict[str, str]):
             self[f"{path} class"] = type(module).__qualname__
             self._add_class(type(module))
             if isinstance(module, torch.jit.ScriptModule):
-                self[f"{path} code"] = str(getattr(module, "code", "")) if hasattr(module, "forward") else ""
+                self._add_script(path, module)
                 continue
             for key, buffer in module._buffers.items():
                 self[f"{path} buffer {key}"] = self.text(buffer)
@@ -63,6 +64,19 @@ class Parts(dict[str, str]):
         for key, value in model.state_dict().items():
             if not isinstance(value, Tensor):  # packed weights of int8 layers, and other state beside tensors
                 self[f"{name} state {key}"] = self.text(value)
+
+    def _add_script(self, path: str, module: torch.jit.ScriptModule) -> None:
+        """Add the code of every method of a scripted or traced module, and the constants and attributes in it."""
+        attributes: set[str] = set()
+        for name in module._c._method_names():
+            code, constants = module._c._get_method(name).code_with_constants
+            self[f"{path} code {name}"] = re.sub(r"___torch_mangle_\d+\.", "", code)
+            self[f"{path} constants {name}"] = self.text(getattr(constants, "const_mapping", constants))
+            attributes |= set(re.findall(r"\bself\.(\w+)", code))
+        for name in sorted(attributes):
+            value = getattr(module, name, None)
+            if not isinstance(value, nn.Module) and name not in module._parameters:
+                self[f"{path}.{name}"] = self.text(value)
 
     def _add_settings(self, path: str, module: nn.Module) -> None:
         own = is_own(type(module))
@@ -106,6 +120,8 @@ class Parts(dict[str, str]):
             return f"{type(value).__name__}[{', '.join(map(self.text, value))}]"
         if isinstance(value, set | frozenset):
             return f"set[{', '.join(sorted(map(self.text, value)))}]"
+        if isinstance(value, re.Pattern):
+            return f"pattern[{value.pattern!r}, {value.flags}]"
         if isinstance(value, Mapping):
             return f"dict[{', '.join(sorted(f'{self.text(k)}: {self.text(v)}' for k, v in value.items()))}]"
         return ""

@@ -37,6 +37,7 @@ class LoadedModel:
         folder: the run folder that it comes from, where its records are stored; None for other models.
         classes: class names, if its files have them.
         given: whether the caller passed a module, which stays on its device.
+        own_weights: whether the weights are the folder's ``model.safetensors``, not a checkpoint's or an adapter's.
     """
 
     model: nn.Module
@@ -44,6 +45,7 @@ class LoadedModel:
     folder: Path | None = None
     classes: tuple[str, ...] | None = None
     given: bool = False
+    own_weights: bool = False
 
 
 def load_model(model: nn.Module | str | Path) -> LoadedModel:
@@ -122,7 +124,7 @@ def _of_run(rest: str) -> LoadedModel:
         raise error
     model = _of_folder(folder, what="a finished run's folder")
     if not spec.checkpoint:
-        return LoadedModel(model, f"run:{folder}", folder, _class_names(folder))
+        return LoadedModel(model, f"run:{folder}", folder, _class_names(folder), own_weights=True)
     fill_exactly(model, _checkpoint_file(folder, spec.checkpoint))
     return LoadedModel(model, f"run:{folder}@{spec.checkpoint}", folder, _class_names(folder))
 

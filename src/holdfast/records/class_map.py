@@ -12,7 +12,8 @@ def class_map_words(header: Mapping[str, Any]) -> str:
     found = header.get("class_map")
     if not isinstance(found, Mapping):
         return ""
-    outputs, mapped, classes = found.get("outputs"), found.get("mapped"), header.get("classes")
+    outputs, mapped = found.get("outputs"), found.get("mapped")
+    classes = len(found.get("members") or ()) or header.get("classes")  # a map may have more classes than the data
     others = "answers restricted to them" if found.get("classes") == "restricted" else "all outputs are answers"
     how = AGGREGATED.get(str(found.get("aggregation")))
     if how is None:
@@ -43,14 +44,14 @@ def class_map_options(header: Mapping[str, Any]) -> list[str]:
 def answer_protocol(header: Mapping[str, Any]) -> str:
     """What must agree for two models' answers to be compared; empty for a choice among the data's classes.
 
-    A model of many classes that is restricted to one output per class chooses among the same classes as a model that
-    has only these.
+    A model of many classes that is restricted to one output for each class of the data chooses among the same classes
+    as a model that has only these.
     """
     found = header.get("class_map")
     if not isinstance(found, Mapping):
         return ""
     restricted = found.get("classes") == "restricted"
-    if restricted and found.get("aggregation") == "none":
+    if restricted and found.get("aggregation") == "none" and header.get("classes") in (None, found.get("mapped")):
         return ""
     among = "restricted" if restricted else f"all {found.get('outputs')}"
     return f"class map {found.get('digest')}, {found.get('aggregation')}, {among}"

@@ -19,7 +19,7 @@ KINDS: dict[str, type] = {
     **dict.fromkeys(("format", "shard_size", "images", "classes", "limit", "seed"), int),
     **dict.fromkeys(("attack_batch_size", "batch_size"), int),
     **dict.fromkeys(("fingerprint", "task", "model", "architecture", "model_fingerprint", "data", "data_label"), str),
-    "images_digest": str,
+    **dict.fromkeys(("images_digest", "model_files"), str),
     **dict.fromkeys(("data_fingerprint", "data_content", "label", "labels", "preset", "frost", "amp", "exif"), str),
     **dict.fromkeys(("views", "partial", "class_names", "train_domains"), list),
     **dict.fromkeys(("preprocessing", "versions", "probe", "class_map", "options"), dict),

@@ -14,6 +14,7 @@ from holdfast.analysis.results import FOLDER as ANALYSIS
 from holdfast.analysis.results import AnalysisResult, load_results
 from holdfast.errors import HoldfastError, nearest
 from holdfast.io.yaml import read_yaml
+from holdfast.records.model_files import outdated
 from holdfast.records.records import HEADER, CellRecord, Records, load_records
 from holdfast.registry import model_spec
 from holdfast.reporting.formatting import clean_name, distinct_names, short_spec
@@ -169,11 +170,14 @@ def _read_run(run: Path | str | Records, *, name: str, number: int) -> Run:
         return Run(name, number, records=(run,))
     folder = Path(run)
     notes: list[str] = []
+    records = load_records(folder)
+    before = [each.folder.name for each in outdated(records, folder) if each.folder is not None]
+    notes += [f"{name} was measured with earlier weights of the run; evaluate it again" for name in before]
     return Run(
         name,
         number,
         folder=folder,
-        records=tuple(load_records(folder)),
+        records=tuple(records),
         recipe=_recipe(folder / "recipe.yaml", notes),
         log=_log(folder / "log.jsonl", notes),
         results=_results(folder, notes),

@@ -1,11 +1,14 @@
 """Plug-ins: loading their files, and digests of their code for the headers of records."""
 
+import ast
+import functools
 import hashlib
 import importlib
 import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -13,12 +16,11 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.io.validation import comma_list
 from holdfast.runtime.own_code import own_files
+from holdfast.runtime.value_text import first_text
 
 # loaded plug-ins by name with a digest of their file, which headers record, because plug-ins may change any result
 PLUGINS: dict[str, str] = {}
 PLUGIN_FILES: dict[str, Path] = {}  # their files, for Ray workers that must load them, too
-
-PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 
 
 def remember_plugin(name: str, path: Path) -> None:
@@ -64,16 +66,28 @@ def _reachable_sources(thing: Any, seen: set[int]) -> Iterator[str]:
     if id(thing) in seen:
         return
     seen.add(id(thing))
-    yield _source(thing)
+    source = _source(thing)
+    yield source
     module = vars(sys.modules.get(thing.__module__, sys))
-    for name in sorted({name for code in _codes(thing) for name in _names(code)}):
-        value = module.get(name)
-        if isinstance(value, PLAIN) and name in module:
-            yield f"{name}={value!r}"
-        elif getattr(value, "__module__", None) == thing.__module__ and (
-            inspect.isfunction(value) or isinstance(value, type)
-        ):
-            yield from _reachable_sources(value, seen)
+    for name in sorted({name for code in _codes(thing) for name in _names(code)} | _names_in(source)):
+        if name in module:
+            yield f"{name}={first_text(module[name])}"
+            yield from _sources_in(module[name], thing.__module__, seen)
+
+
+def _sources_in(value: Any, module: str, seen: set[int]) -> Iterator[str]:
+    """Yield the sources of functions and classes of a module, also of those in containers and of objects."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    elif isinstance(value, functools.partial):
+        value = [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _sources_in(each, module, seen)
+    elif getattr(value, "__module__", None) == module:
+        yield from _reachable_sources(
+            value if inspect.isroutine(value) or isinstance(value, type) else type(value), seen
+        )
 
 
 def _source(thing: Any) -> str:
@@ -94,6 +108,14 @@ def _names(code: CodeType) -> Iterator[str]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _names(inner)
+
+
+def _names_in(source: str) -> set[str]:
+    """Names in a source: what is evaluated once, such as decorators, defaults and base classes, is in no bytecode."""
+    try:
+        return {node.id for node in ast.walk(ast.parse(textwrap.dedent(source))) if isinstance(node, ast.Name)}
+    except SyntaxError:  # a lambda within other code, or a digest of bytecode
+        return set()
 
 
 def _bytecode_digest(code: CodeType) -> str:
