@@ -136,6 +136,7 @@ def test_models_and_suites_are_chosen(alive):
     assert {line.get_attribute("data-label") for line in lines if line.is_visible()} == {SHOWN}
     alive.locator(".choose-run button", has_text="none").click()
     assert alive.locator("#nothing").is_visible()
+    assert alive.locator("#nothing").bounding_box()["x"] == alive.locator("header").bounding_box()["x"]
     alive.locator(".choose-run button", has_text="all").click()
     alive.keyboard.press("Escape")
     assert not alive.locator(".choose-run .panel").is_visible()
@@ -188,7 +189,10 @@ def test_definitions_open_by_keyboard_and_do_not_sort(alive):
 def test_heat_maps_switch_to_differences_from_the_baseline(alive):
     cells = alive.locator('#data-1 table.heat.cells td[data-cell="fog/5"]')
     before = cells.all_inner_texts()
+    assert shown(alive, "#data-1 .heat-tools button") == ["score", "difference from plain"]
     alive.locator(".heat-tools button", has_text="difference").first.click()
+    cards = alive.locator("#data-1 .card:has(> table.heat.cells)").all()
+    assert all(card.evaluate("e => e.scrollWidth <= e.clientWidth") for card in cards)
     apart = round(float(before[1]) - float(before[0]))
     assert cells.first.inner_text() == "0"
     assert abs(int(cells.nth(1).inner_text().replace("−", "-")) - apart) <= 1

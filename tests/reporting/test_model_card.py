@@ -84,10 +84,11 @@ def test_a_card_is_refused_where_it_would_lie_or_overwrite(tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "card").iterdir()) == ["README.md"]
 
 
-def test_a_fine_tuned_model_is_compared_with_its_start(tmp_path):
+@pytest.mark.parametrize("count", [40, 100])
+def test_a_fine_tuned_model_is_compared_with_its_start(count, tmp_path):
     cells = ("clean", *(f"fog/{severity}" for severity in range(1, 6)))
-    start = make_run(tmp_path / "start", hold=0.2, cells=cells, count=100)
-    tuned = make_run(tmp_path / "tuned", hold=0.9, cells=cells, count=100)
+    start = make_run(tmp_path / "start", hold=0.2, cells=cells, count=count)
+    tuned = make_run(tmp_path / "tuned", hold=0.9, cells=cells, count=count)
     recipe = yaml.safe_load((tuned / "recipe.yaml").read_text())
     recipe["model"]["init"] = f"run:{start}"
     (tuned / "recipe.yaml").write_text(yaml.safe_dump(recipe))
@@ -97,3 +98,6 @@ def test_a_fine_tuned_model_is_compared_with_its_start(tmp_path):
     assert "## Compared with its start" in text
     assert f"+{mean.interval.value:.1f} ({mean.interval.low:.1f} to {mean.interval.high:.1f}) | better |" in text
     assert str(tmp_path) not in text.split("<details>")[0]
+    few = "No verdict of a gate: 40 images, at least 50 are needed."
+    assert (few in text) == (count == 40)
+    assert ("no worse in" in text) == (count == 100)

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.io import atomic
 from holdfast.io.markdown import escape, table
 from holdfast.metrics.comparison import compare
-from holdfast.metrics.multiple_tests import NOT_RESOLVED, WORSE, verdicts
+from holdfast.metrics.multiple_tests import IMAGES, NOT_RESOLVED, WORSE, verdicts
 from holdfast.metrics.scoring.registry import scoring_of
 from holdfast.metrics.summary import Score
 from holdfast.plotting.style import colour
@@ -223,14 +223,16 @@ def _against_start(run: Run, sets: Sequence[DataSet]) -> list[str]:
         old = next((each for each in data_sets([start]) if each.fingerprint == data.fingerprint), None)
         if old is None or not set(old.baseline.records.cells) & set(data.baseline.records.cells):
             continue
-        differences = compare(data.baseline.records, old.baseline.records).differences.values()
-        found = verdicts([each for each in differences if is_tested(each, data.task)])
+        comparison = compare(data.baseline.records, old.baseline.records)
+        found = verdicts([each for each in comparison.differences.values() if is_tested(each, data.task)])
         rows = [
             [each.difference.label, number(each.difference.first), difference_text(each.difference.interval), each.word]
             for each in found
         ]
         passed = not any(each.word in (WORSE, NOT_RESOLVED) for each in found)
         said = "PASS: no worse in any of them." if passed else "Not shown to be no worse in all of them."
+        if comparison.images < IMAGES:
+            said = f"No verdict of a gate: {comparison.images} images, at least {IMAGES} are needed."
         head = ["score", "value", "difference (95 % interval)", "verdict"]
         tables += [f"On {escape(_plain(data.spec))}: {said}", _table(head, rows)] if found else []
     text = (

@@ -211,6 +211,8 @@
     const tables = all("table.heat.cells", part), on = part.querySelector(".heat-tools [data-mode=difference]")?.getAttribute("aria-pressed") === "true";
     const number = part.querySelector("th.base")?.dataset.run ?? tables[0]?.closest("[data-run]").dataset.run;
     const base = tables.find((table) => table.closest("[data-run]").dataset.run === number);
+    const button = part.querySelector(".heat-tools [data-mode=difference]");
+    if (base && button) button.textContent = `difference from ${base.caption.textContent.trim()}`;
     const key = (cell) => `${cell.parentElement.dataset.kind}/${cell.cellIndex}`;
     const kept = new Map(base ? all(PAIRED, base).map((cell) => [key(cell), cell]) : []);
     tables.forEach((table) => all(PAIRED, table).forEach((cell) => {
@@ -227,7 +229,7 @@
   const heats = () => all("main > section").forEach((part) => {
     const place = part.querySelector(".heat-tools"), tables = all("table.heat.cells", part);
     if (place && tables.length > 1) {
-      const modes = [["score", "score"], ["difference", "difference from the baseline"]].map(([mode, words], at) => {
+      const modes = [["score", "score"], ["difference", "difference"]].map(([mode, words], at) => {
         const button = make("button", { type: "button", "data-mode": mode, "aria-pressed": String(at === 0) }, words);
         button.addEventListener("click", () => {
           modes.forEach((each) => each.setAttribute("aria-pressed", String(each === button)));
@@ -237,6 +239,7 @@
       });
       place.append(make("span", { class: "group", role: "group", "aria-label": "what the heat maps show" }, ...modes));
       place.hidden = false;
+      differences(part);
     }
     const kinds = new Set(all("figure.example", part).map((figure) => figure.dataset.kind));
     all("table.heat.cells td[data-cell]", part).forEach((cell) => {
