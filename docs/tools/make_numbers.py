@@ -9,7 +9,7 @@ is written anew from what is stored; the words around it are free. The names:
 - ``STUDY: ROW − OTHER, COLUMN``, a difference; ``STUDY: ROW − OTHER, COLUMN, verdict``, what the claim came to;
 - ``STUDY: largest end, COLUMN``, the largest absolute end of the intervals of a column's differences;
 - ``STUDY: claims``, ``STUDY: claims that hold`` and ``STUDY: claims that do not hold``, their numbers;
-- a name of :data:`DERIVED`.
+- a name of `DERIVED`.
 
 A computed number keeps the decimals that it has on the page, a cell its own; an interval is copied where the page has
 one. The tables come first: run ``make_results.py`` and ``make_measured.py`` before.

@@ -1,4 +1,4 @@
-"""The published corruption benchmarks, as data: a new benchmark is one row of :data:`BENCHMARKS`.
+"""The published corruption benchmarks, as data: a new benchmark is one row of `BENCHMARKS`.
 
 Its suite, its completeness, its mean and retention (called ``…_partial`` while kinds are missing), the groups of the
 papers' tables and all labels follow from the row. Imports no torch.

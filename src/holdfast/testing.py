@@ -33,7 +33,7 @@ def assert_no_worse(
     """Evaluate a model with the baseline's protocol and fail with the table of verdicts if it is worse.
 
     Args:
-        model: as in :func:`holdfast.evaluate`.
+        model: as in `holdfast.evaluate`.
         data: location of the baseline's data; by default as stored in the baseline.
         baseline: a file of ``holdfast gate --save``, a run, a folder of records, or records.
         rules: a YAML file, or sentences such as ``"fog/5 no worse by more than 2"``; by default the headline scores.
@@ -42,7 +42,7 @@ def assert_no_worse(
         allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
         until: ``decided`` measures round by round, and stops as soon as every rule is decided.
         budget: with ``until``, a time such as ``10m``, or a number of passes (an image in a cell).
-        options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`; of the
+        options: ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of `holdfast.evaluate`; of the
             protocol only the model's input and output settings.
     """
     places: Any = data if data is None or isinstance(data, list | tuple) else [data]

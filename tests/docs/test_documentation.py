@@ -94,3 +94,9 @@ def test_the_table_of_extras_is_complete():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
     assert rows == sorted(extras)
+
+
+def test_docstrings_are_markdown_as_the_reference_pages_show_them():
+    """The site would print a role of Sphinx, such as :func:, as it stands."""
+    role = re.compile(r":(func|class|meth|mod|attr|data|exc):`")
+    assert [str(path) for path in sorted((ROOT / "src").rglob("*.py")) if role.search(path.read_text())] == []

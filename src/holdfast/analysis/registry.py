@@ -1,4 +1,4 @@
-"""Registry of the analyses; a new one is a file and an entry here, or :func:`register_analysis`."""
+"""Registry of the analyses; a new one is a file and an entry here, or `register_analysis`."""
 
 from collections.abc import Sequence
 from dataclasses import replace

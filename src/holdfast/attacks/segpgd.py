@@ -133,7 +133,7 @@ def perturb_pixels(
     ids: rng.Ids | None = None,
     mode: Mode = "eval",
 ) -> Tensor:
-    """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as in :func:`holdfast.attacks.perturb`."""
+    """Adversarial images of SegPGD, (B, C, H, W), detached; arguments as in `holdfast.attacks.perturb`."""
     return perturb(attack.as_pgd(), model, images, labels, seed=seed, ids=ids, mode=mode, goal_at=attack.goal_at)
 
 

@@ -156,7 +156,7 @@ ANSWERS = {"yes": True, "no": False}
 
 
 def add_preprocessing(parser: ArgumentParser, *, preparation: bool = True) -> None:
-    """Add the options of :class:`holdfast.EvalProtocol` that describe a model's input and output."""
+    """Add the options of `holdfast.EvalProtocol` that describe a model's input and output."""
     parser.add_argument(
         "--size", help="input size in pixels, or HEIGHTxWIDTH such as 1024x2048 (default: the model's own)"
     )

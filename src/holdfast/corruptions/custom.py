@@ -82,7 +82,7 @@ def register_corruption(
     short: str = "",
     random: bool = True,
 ) -> Kind:
-    """Register a corruption; ``line`` describes it in ``holdfast list``, the others are as in :func:`register`."""
+    """Register a corruption; ``line`` describes it in ``holdfast list``, the others are as in `register`."""
     return _register(function, severities, group=group, short=short, random=random, name=name, line=line)
 
 

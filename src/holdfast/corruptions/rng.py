@@ -131,7 +131,7 @@ class LegacyDraws:
 
 
 def keyed(seed: int, image_id: str, kind: str, severity: int) -> StreamDraws:
-    """Draws that depend only on these four values, see :func:`holdfast.rng.stream`."""
+    """Draws that depend only on these four values, see `holdfast.rng.stream`."""
     return StreamDraws(rng.stream(seed, image_id, kind, severity))
 
 

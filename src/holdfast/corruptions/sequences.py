@@ -2,7 +2,7 @@
 
 Hendrycks & Dietterich 2019. Ten kinds are the test set; snow is among them and spatter is not, although the authors'
 CIFAR-P script averages spatter in its place. The released ImageNet-P sequences are lossy videos; these frames are not.
-Rotation, scaling and shear follow torchvision, whose versions differ; see :mod:`holdfast.corruptions.geometry`.
+Rotation, scaling and shear follow torchvision, whose versions differ; see `holdfast.corruptions.geometry`.
 """
 
 from collections.abc import Callable

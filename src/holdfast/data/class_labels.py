@@ -5,7 +5,7 @@ rank         the folder's rank: by value if all names are integers, else alphabe
 index        the model has more classes than there are folders, and every name is a valid class index
 name         the model stores its class names (runs do), and every folder has one of these names
 wnid         the model has ImageNet's 1000 classes, and the folders are some of their wnids
-map          by a class map, see :mod:`holdfast.data.class_maps`
+map          by a class map, see `holdfast.data.class_maps`
 ===========  ===========================================================================================
 """
 

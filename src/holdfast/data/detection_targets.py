@@ -48,7 +48,7 @@ class Objects:
 
 
 def recorded_fields(objects: Objects) -> dict[str, np.ndarray]:
-    """Arrays of an image's objects for the records, see :data:`holdfast.records.detections.TRUE`."""
+    """Arrays of an image's objects for the records, see `holdfast.records.detections.TRUE`."""
     masks, lengths = packed_masks(objects.masks or ())
     return {
         "true_boxes": objects.boxes.astype(np.float64),

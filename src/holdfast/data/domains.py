@@ -114,7 +114,7 @@ def domains_of(source: Any) -> tuple[str, ...]:
 def strata_of_domains(source: Any, strata: np.ndarray) -> np.ndarray:
     """Strata of a source's images: its domains, and in each their own strata, so that subsets have both in proportion.
 
-    One column without domains, two with them, the domain first; see :func:`holdfast.evaluation.order.stratified_order`.
+    One column without domains, two with them, the domain first; see `holdfast.evaluation.order.stratified_order`.
     """
     names = domains_of(source)
     if not names:

@@ -20,7 +20,7 @@ SAMPLED = 16  # images whose pixels are hashed if the source can only decode the
 
 
 def data_fingerprint(ids: Sequence[str], targets: np.ndarray, *, content: str) -> str:
-    """Digest of the image ids, the targets and the :func:`content_fingerprint` of a data set."""
+    """Digest of the image ids, the targets and the `content_fingerprint` of a data set."""
     digest = _digest()
     digest.update("\0".join([*ids, content]).encode("utf-8", "surrogateescape"))
     digest.update(np.ascontiguousarray(targets).tobytes())

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class FolderSource:
-    """One folder per class, in the order of :func:`in_label_order`; an image's id is its relative path."""
+    """One folder per class, in the order of `in_label_order`; an image's id is its relative path."""
 
     def __init__(self, root: Path, *, exif: str = "ignore") -> None:
         self.root, self.exif = root, check_exif(exif)
@@ -52,7 +52,7 @@ class FolderSource:
         return self._paths[index]
 
     def image(self, index: int) -> Image.Image:
-        """Decode one image file; raises :class:`UnreadableImage`."""
+        """Decode one image file; raises `UnreadableImage`."""
         id = self.id(index)
         try:
             found = decode(self.root / id, exif=self.exif)
@@ -64,7 +64,7 @@ class FolderSource:
 
 
 def decode_file(path: Path, *, id: str) -> Image.Image:
-    """Decode one file as RGB; raises :class:`UnreadableImage` with that id."""
+    """Decode one file as RGB; raises `UnreadableImage` with that id."""
     try:
         return decode(path).image
     except UnreadableFile as error:

@@ -73,7 +73,7 @@ class OfficialSet:
         suite: the suite that scores it: ``imagenet-c``, ``cifar-c``, ``perturbations``, ``imagenet-a`` …
         preset: ``imagenet`` or ``cifar``, the protocol that generated its images.
         cells: the existing cells, in order: ``fog/3``, ``sequence/rotate``, ``imagenet-a``.
-        reader: opens a cell; call :meth:`open`, which checks its name.
+        reader: opens a cell; call `open`, which checks its name.
         missing: the missing standard cells; a score without them is partial.
         restricted_to: table of ``holdfast.published`` with the outputs of a 1000-class model that are its classes:
             ``imagenet_a``, ``imagenet_r``, ``imagenet_16``, ``objectnet``; else None.
@@ -111,7 +111,7 @@ class OfficialSet:
         return tuple(cell.name for cell in self.cells)
 
     def open(self, cell: CellSpec | str) -> Source | SequenceSource:
-        """Open a cell or the cell of that name: a :class:`Source` of images, or a :class:`SequenceSource` of videos."""
+        """Open a cell or the cell of that name: a `Source` of images, or a `SequenceSource` of videos."""
         name = cell if isinstance(cell, str) else cell.name
         found = next((known for known in self.cells if known.name == name), None)
         if found is None:

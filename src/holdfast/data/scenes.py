@@ -204,7 +204,7 @@ def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 
 class SceneObjectSource:
-    """The images of :class:`SceneSource` with boxes and masks of the visible part of every digit."""
+    """The images of `SceneSource` with boxes and masks of the visible part of every digit."""
 
     task = "detection"
     classes = CLASSES[1:]

@@ -54,7 +54,7 @@ class FilmSource:
         return stem if ending.lower() in FILMS else path
 
     def frames(self, index: int) -> Frames:
-        """All frames of one sequence, uint8 RGB; raises :class:`UnreadableImage` if their number is wrong."""
+        """All frames of one sequence, uint8 RGB; raises `UnreadableImage` if their number is wrong."""
         path = self.root / str(self._paths[index])
         frames = _frames_in_folder(path, id=self.id(index)) if path.is_dir() else _frames_of_film(path)
         if len(frames) != self.frame_count:

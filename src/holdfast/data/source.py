@@ -47,7 +47,7 @@ class Source(Protocol):
         ...
 
     def image(self, index: int) -> Image.Image:
-        """One image, RGB; raises :class:`UnreadableImage`."""
+        """One image, RGB; raises `UnreadableImage`."""
         ...
 
 

@@ -56,7 +56,7 @@ class DetectorProtocol:
 class OnnxDetector(nn.Module):
     """A file's graph as a detector of torchvision's protocol: [0,1] images (n, 3, H, W) in, a dictionary each out.
 
-    It must be :meth:`configured` before it looks at images.
+    It must be `configured` before it looks at images.
     """
 
     differentiable = False

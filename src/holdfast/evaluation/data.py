@@ -45,7 +45,7 @@ class EvaluationData:
         label: the spec as part of a folder name.
         source: source of images, or None for stored sets.
         stored: stored robustness set such as ImageNet-C, or None.
-        labels: rule by which class folders got their labels, see :mod:`holdfast.data.class_labels`; empty where all
+        labels: rule by which class folders got their labels, see `holdfast.data.class_labels`; empty where all
             rules agree.
         class_map: the outputs of the model that are its classes; None if all outputs are.
     """
@@ -64,7 +64,7 @@ class EvaluationData:
 
     @property
     def content(self) -> str:
-        """Digest of the files, see :mod:`holdfast.data.content_digest`; for stored sets of a sample of cells."""
+        """Digest of the files, see `holdfast.data.content_digest`; for stored sets of a sample of cells."""
         if self.stored is None:
             return content_of_files(self.source)
         return content_of_sample([self.stored.open(cell) for cell in spread(self.stored.cells, SAMPLED_CELLS)])

@@ -61,7 +61,7 @@ def evaluate(
         model: a module, or ``run:DIR``, ``timm:NAME[@CHECKPOINT]``, ``local-dir:DIR``, ``python:module:function``,
             ``onnx:FILE``, ``hf:DIR``, ``torchvision:NAME[@CHECKPOINT]``.
         data: a spec such as ``digits``, ``folder:DIR``, ``imagenet-c:DIR``, a source, or what
-            :func:`holdfast.data.from_torch` takes: a Dataset, a DataLoader, tensors (x, y).
+            `holdfast.data.from_torch` takes: a Dataset, a DataLoader, tensors (x, y).
         suites: names of suites as in ``holdfast list suites``, in a comma list; an attack with settings such as
             ``pgd:eps=1/255|4/255,steps=20``; an attack object, or a function ``attack(model, images, labels)``; or a
             sequence of all these.
@@ -91,7 +91,7 @@ def evaluate_request(
     show: bool | None = None,
     until: Until | float | str | Mapping[str, float] | None = None,
 ) -> Records:
-    """:func:`evaluate` with its arguments as one object."""
+    """`evaluate` with its arguments as one object."""
     wanted = Until.of(until) if until is not None else None
     with prepare_evaluation(request) as prepared:
         search = make_search(prepared, wanted) if wanted is not None else None

@@ -1,4 +1,4 @@
-"""``MappedClasses``: a classifier whose answers are the classes of a :class:`holdfast.data.class_maps.ClassMap`."""
+"""``MappedClasses``: a classifier whose answers are the classes of a `holdfast.data.class_maps.ClassMap`."""
 
 from collections.abc import Mapping
 from typing import Any

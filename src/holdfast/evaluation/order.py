@@ -25,7 +25,7 @@ class Order:
     """Order of work on the pairs of images and cells.
 
     Attributes:
-        images: rows of all images, stratified by class, see :func:`stratified_order`.
+        images: rows of all images, stratified by class, see `stratified_order`.
         cells: number of cells that share the images.
     """
 

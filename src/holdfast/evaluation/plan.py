@@ -20,7 +20,7 @@ class Cell:
 
     Attributes:
         spec: the cell's family, kind and severity, as in records.
-        make: makes its images, see :mod:`holdfast.evaluation.cell_images`.
+        make: makes its images, see `holdfast.evaluation.cell_images`.
         source: source of the images; the same object for all cells that share their images.
         definition: settings of the cell as plain data; must agree to resume it or to compare it.
         attack: the attack on the images, if any.

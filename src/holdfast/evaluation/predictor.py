@@ -67,7 +67,7 @@ class Predictor:
             model: a module, a spec, or a loaded model.
             data: evaluation data, whose task and images it will predict.
             protocol: preprocessing settings.
-            device: as in :func:`holdfast.evaluate`.
+            device: as in `holdfast.evaluate`.
             amp: whether to use half precision.
             steps: makes the preprocessing of a model; by default the task's own.
         """

@@ -41,7 +41,7 @@ class Preprocessing:
 
     Attributes:
         preset: protocol: ``imagenet`` 224, ``cifar`` 32, ``tiny`` 64, ``inception`` 299, ``any`` (model's size).
-        size: height and width of the model's input; None if every image keeps its own, see :func:`native_resolution`.
+        size: height and width of the model's input; None if every image keeps its own, see `native_resolution`.
         mean: per-channel mean of [0,1] pixels.
         std: per-channel standard deviation of [0,1] pixels.
         interpolation: interpolation of the resize from the protocol's size to the model's.
@@ -91,7 +91,7 @@ class Preprocessing:
     def cell_steps(self, way: str) -> list[str]:
         """Ordered steps of a cell's images; empty if the header of the record set covers them.
 
-        ``way`` is ``clean``, ``corrupted``, ``frames`` or ``stored``, see :mod:`holdfast.evaluation.cell_images`.
+        ``way`` is ``clean``, ``corrupted``, ``frames`` or ``stored``, see `holdfast.evaluation.cell_images`.
         """
         if self.preparation == BENCHMARK:
             return []

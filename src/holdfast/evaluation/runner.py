@@ -42,7 +42,7 @@ def finished_units(work: Work, views: Sequence[str], *, repair: bool, progress: 
 
 
 def finished_unit(work: Work, key: Key, views: Sequence[str]) -> Unit:
-    """Read a unit; raises :class:`DamagedUnit` if it belongs to another evaluation or its content is damaged."""
+    """Read a unit; raises `DamagedUnit` if it belongs to another evaluation or its content is damaged."""
     unit = read_unit(work.path(key))
     _check_origin(unit, work, key, views)
     return unit

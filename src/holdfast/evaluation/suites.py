@@ -108,7 +108,7 @@ def check_suites(names: Sequence[Suite], data: EvaluationData) -> None:
 def make_plan(
     names: Sequence[Suite], data: EvaluationData, *, steps: Preprocessing, extra: bool, limit: int | None
 ) -> Plan:
-    """Make the plan: all images and cells of these suites, which :func:`check_suites` has checked, on these data."""
+    """Make the plan: all images and cells of these suites, which `check_suites` has checked, on these data."""
     if data.stored is not None:
         return _stored_plan(data.stored, steps=steps, extra=extra, limit=limit)
 
@@ -263,7 +263,7 @@ def register_suite(name: str, cells: Any, line: Any) -> None:
         name: its name, as in ``--suite``.
         line: one-line description for ``holdfast list suites``.
         cells: ``cells(name, source, steps, extra)`` returns its cells for a data source. A new kind of cell is a class
-            with ``repeated`` and ``pieces`` like those of :mod:`holdfast.evaluation.cell_images`.
+            with ``repeated`` and ``pieces`` like those of `holdfast.evaluation.cell_images`.
     """
     if isinstance(cells, str):
         warn_of_order("register_suite", "(name, cells, line)")
@@ -286,7 +286,7 @@ def register_attack(name: str, attack: Any, line: str) -> None:
 def register_official(name: str, look: Any, line: Any) -> None:
     """Register a stored test set: as ``--data NAME:DIR``, and as the suite of that name that scores it.
 
-    ``look(name, folder)`` describes its cells and how to open them, see :class:`holdfast.data.OfficialSet`.
+    ``look(name, folder)`` describes its cells and how to open them, see `holdfast.data.OfficialSet`.
     """
     if isinstance(look, str):
         warn_of_order("register_official", "(name, look, line)")

@@ -178,7 +178,7 @@ def pack_column(values: NDArray[np.float64]) -> dict[str, Any] | None:
 
 
 def unpack_column(column: Mapping[str, Any], count: int) -> NDArray[np.float64]:
-    """The column that :func:`pack_column` packed."""
+    """The column that `pack_column` packed."""
     if "always" in column:
         return np.full(count, float(column["always"]))
     if "whole" in column:

@@ -1,7 +1,7 @@
 """A gate that stops early: both models are measured round by round, until every rule is decided.
 
 Every round brings the cells of all open rules to the next planned number of images, of both models, and then all rules
-are looked at (:mod:`holdfast.gate.looks`). What was measured stays, so an interrupted gate goes on where it stopped.
+are looked at (`holdfast.gate.looks`). What was measured stays, so an interrupted gate goes on where it stopped.
 """
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
@@ -100,7 +100,7 @@ def decide_in_rounds(
         old: the baseline.
         rules: rules, which share the error.
         old_requests: evaluation of the old model on each data set; None for one that cannot be measured any more.
-        budget: as in :class:`holdfast.Until`, for each model and data set.
+        budget: as in `holdfast.Until`, for each model and data set.
         show: whether to show progress.
     """
     tested = [tested_rules(each, rules) for each in old]

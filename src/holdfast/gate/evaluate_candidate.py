@@ -45,16 +45,16 @@ def evaluate_like_baseline(
 
     Args:
         old: paired scores of the baseline.
-        model: as in :func:`holdfast.evaluate`.
+        model: as in `holdfast.evaluate`.
         data: one source or spec for each data set of the baseline; by default the specs that it names.
-        out: folder of the records, as in :func:`holdfast.evaluate`.
+        out: folder of the records, as in `holdfast.evaluate`.
         workers: likewise.
         device: likewise.
         show: likewise.
         protocol: how the model wants its images and what it answers with, such as the mean that an ONNX file does not
             tell; everything else is the baseline's. A class map is the baseline's unless given; one that gives other
             answers than the baseline's is refused before anything is measured.
-        keep_examples: number of failures stored as thumbnails, as in :class:`holdfast.ComputeConfig`.
+        keep_examples: number of failures stored as thumbnails, as in `holdfast.ComputeConfig`.
         cluster: Ray cluster, likewise.
     """
     from holdfast.evaluation.evaluate import evaluate_request
@@ -81,7 +81,7 @@ def requests_like_baseline(
     keep_examples: int = 0,
     cluster: "Cluster | None" = None,
 ) -> "list[EvaluationRequest]":
-    """Evaluations of a model on every data set of the baseline; arguments as in :func:`evaluate_like_baseline`."""
+    """Evaluations of a model on every data set of the baseline; arguments as in `evaluate_like_baseline`."""
     from holdfast.evaluation.setup import EvaluationRequest
 
     places: Sequence[Source | str] = [each.data for each in old] if data is None else data

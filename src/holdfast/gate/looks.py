@@ -1,7 +1,7 @@
 """``Looks``: when a gate that stops early looks at a rule, and how sure it must be at each look.
 
 A gate ``--until decided`` measures rounds of images; after each, every cell of a rule has the next planned number of
-images. Bounds follow from these plans alone (:mod:`holdfast.metrics.group_sequential`), so a resumed gate, or two of
+images. Bounds follow from these plans alone (`holdfast.metrics.group_sequential`), so a resumed gate, or two of
 the same seed, decide alike. The error is shared equally among the rules.
 """
 

@@ -64,7 +64,7 @@ def gate(
     """Test that a candidate is no worse than a baseline, as ``holdfast gate`` does.
 
     Args:
-        candidate: records, a folder with records, or a model as in :func:`holdfast.evaluate`, which is evaluated first
+        candidate: records, a folder with records, or a model as in `holdfast.evaluate`, which is evaluated first
             with the baseline's data and protocol.
         against: the baseline: a file of ``holdfast gate --save``, a run, a folder of records, or records.
         data: location of the baseline's data for a model; by default as stored in the baseline.
@@ -74,7 +74,7 @@ def gate(
         allow_unreadable: how many more unreadable images than the baseline are allowed; 0 by default.
         until: ``decided`` measures a model round by round, and stops as soon as every rule is decided.
         budget: with ``until``, a time such as ``10m``, or a number of passes (an image in a cell).
-        options: for a model ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of :func:`holdfast.evaluate`;
+        options: for a model ``out``, ``workers``, ``device``, ``show`` and ``protocol`` of `holdfast.evaluate`;
             of the protocol only the model's input and output settings.
     """
     is_file = isinstance(against, Path | str) and Path(against).is_file()

@@ -3,7 +3,7 @@
 With a margin m and the 95 % interval of the gain (how much better the new model is), *no worse* means that the whole
 interval lies above −m (a non-inferiority test), *worse* that it lies below −m, *better* that it lies above 0;
 otherwise the difference is not resolved by these images. A gate that stops early looks after every round of images,
-with wider intervals (:mod:`holdfast.gate.looks`).
+with wider intervals (`holdfast.gate.looks`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -54,13 +54,13 @@ def export(
     differs by more than 1e-4, nothing is written.
 
     Args:
-        model: as in :func:`holdfast.evaluate`.
+        model: as in `holdfast.evaluate`.
         out: the file to write.
-        data: images for the check, as in :func:`holdfast.evaluate`.
-        to: ``onnx``, which :func:`holdfast.evaluate` reads as ``onnx:FILE``, or ``pt2``.
+        data: images for the check, as in `holdfast.evaluate`.
+        to: ``onnx``, which `holdfast.evaluate` reads as ``onnx:FILE``, or ``pt2``.
         size: height and width of the input; by default the model's own, for segmenters that of their windows, or of
             the images if these are smaller.
-        protocol: mean, std, crop_pct and other settings to store in the file, as in :func:`holdfast.evaluate`.
+        protocol: mean, std, crop_pct and other settings to store in the file, as in `holdfast.evaluate`.
     """
     if to not in FORMATS:
         raise HoldfastError(f"to must be one of {', '.join(FORMATS)}, got {to!r}{nearest(to, FORMATS)}")

@@ -56,7 +56,7 @@ class ImageFiles:
         return str(self.paths[index])
 
     def image(self, index: int) -> Image.Image:
-        """Decode one file; raises :class:`UnreadableImage`."""
+        """Decode one file; raises `UnreadableImage`."""
         try:
             return decode(self.paths[index], exif=self.exif).image
         except UnreadableFile as error:

@@ -39,9 +39,9 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replace_unsynced(path: Path) -> Iterator[Path]:
-    """As :func:`replace_file`, but fast: for many files, whose content is checked when they are read.
+    """As `replace_file`, but fast: for many files, whose content is checked when they are read.
 
-    Temporary files of killed processes stay until :func:`remove_leftovers`.
+    Temporary files of killed processes stay until `remove_leftovers`.
     """
     temporary = _temporary_name(path)
     try:

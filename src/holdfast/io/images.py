@@ -37,7 +37,7 @@ class Decoded(NamedTuple):
 
 
 def decode(path: Path, *, exif: str = "ignore") -> Decoded:
-    """Decode a file as RGB; raises :class:`UnreadableFile` for anything else.
+    """Decode a file as RGB; raises `UnreadableFile` for anything else.
 
     Args:
         path: the file.
@@ -55,7 +55,7 @@ def decode_bytes(content: bytes, *, largest_image: int) -> Decoded:
 
 @contextlib.contextmanager
 def open_image(path: Path) -> Iterator[Image.Image]:
-    """Open a file of a supported format and size with Pillow; any failure raises :class:`UnreadableFile`."""
+    """Open a file of a supported format and size with Pillow; any failure raises `UnreadableFile`."""
     with _open_file(path, LARGEST_IMAGE) as picture:
         yield picture
 

@@ -15,7 +15,7 @@ def packed_masks(masks: Sequence[Rle]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unpacked_masks(values: np.ndarray, lengths: np.ndarray, size: Sequence[int]) -> list[Rle]:
-    """Unpack the RLE masks of :func:`packed_masks`."""
+    """Unpack the RLE masks of `packed_masks`."""
     ends = np.cumsum(lengths)
     text = values.tobytes()
     shape = [int(length) for length in size]

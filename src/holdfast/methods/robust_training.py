@@ -181,7 +181,7 @@ def robust_objective(
     """A robust objective from a recipe's options, one per term; null omits a term.
 
     ``class_weights`` and ``divisor`` are for segmentation, see
-    :func:`~holdfast.methods.segmentation_loss.pixel_cross_entropy`.
+    `holdfast.methods.segmentation_loss.pixel_cross_entropy`.
     """
     for name in options:
         if name not in TERMS:

@@ -36,7 +36,7 @@ def negative_log_likelihood(logits: ArrayLike, targets: ArrayLike) -> NDArray[np
 def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 15) -> NDArray[np.float64]:
     """Confidence minus correctness, one row per image with the value in the column of its bin, (N, bins).
 
-    The calibration error is a function of this array's mean over the images (:func:`gap_of_means`), as the
+    The calibration error is a function of this array's mean over the images (`gap_of_means`), as the
     jackknife requires. Bins are equally wide and include their upper edge (Guo et al. 2017).
     """
     sure, right = _check_inputs(confidences, correct)
@@ -51,7 +51,7 @@ def calibration_gaps(confidences: ArrayLike, correct: ArrayLike, *, bins: int = 
 def pixel_calibration(confidences: NDArray[np.floating], correct: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Count, summed confidence and number of correct pixels of one image by confidence bin, (3, bins).
 
-    Ten equally wide bins that include their lower edge. Sums add up over images for :func:`pixel_error`.
+    Ten equally wide bins that include their lower edge. Sums add up over images for `pixel_error`.
     """
     bins = np.minimum((confidences * PIXEL_BINS).astype(np.int64), PIXEL_BINS - 1)  # confidence 1 is in the last bin
     weights = (None, np.asarray(confidences, np.float64), correct.astype(np.float64))
@@ -59,7 +59,7 @@ def pixel_calibration(confidences: NDArray[np.floating], correct: NDArray[np.boo
 
 
 def pixel_error(sums: ArrayLike) -> NDArray[np.float64]:
-    """ECE of pixels, 0 to 1, from sums or means of :func:`pixel_calibration`, (…, 3, bins)."""
+    """ECE of pixels, 0 to 1, from sums or means of `pixel_calibration`, (…, 3, bins)."""
     array = np.asarray(sums, dtype=np.float64)
     count, sure, right = array[..., 0, :], array[..., 1, :], array[..., 2, :]
     total = count.sum(axis=-1)
@@ -68,7 +68,7 @@ def pixel_error(sums: ArrayLike) -> NDArray[np.float64]:
 
 
 def gap_of_means(means: ArrayLike | Sequence[Values]) -> Values:
-    """ECE from the means over images of :func:`calibration_gaps`, (bins,) or (bins, replicates)."""
+    """ECE from the means over images of `calibration_gaps`, (bins,) or (bins, replicates)."""
     return plain(np.abs(np.asarray(means)).sum(axis=0))
 
 

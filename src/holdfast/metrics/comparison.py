@@ -148,7 +148,7 @@ def compare(
     images, so what is hard for both cancels out: this finds differences that two separate intervals hide.
 
     For lists, as ``load_records`` returns them, record sets of the same data are compared with each other.
-    ``intervals`` and ``images`` as in :func:`holdfast.metrics.summary.summarise`.
+    ``intervals`` and ``images`` as in `holdfast.metrics.summary.summarise`.
     """
     if not isinstance(first, Records) or not isinstance(second, Records):
         pairs = _pairs(first, second)
@@ -162,7 +162,7 @@ Known = dict[tuple[int, tuple[str, ...], bytes, bytes], Replicates]  # by model,
 
 
 def compare_all(models: Sequence[Records]) -> dict[tuple[int, int], Comparison]:
-    """Compare every model with every other one, as :func:`compare` does, by the places of the two.
+    """Compare every model with every other one, as `compare` does, by the places of the two.
 
     Pairs without a common cell or image are left out. What several pairs need is computed once.
     """

@@ -92,7 +92,7 @@ def mean_corruption_accuracy(errors: Errors, *, kinds: Sequence[str] = STANDARD)
 
 
 def fan_accuracy(errors: Errors) -> Values:
-    """Mean accuracy over the 16 kinds of FAN's Table 12; report it with :data:`FAN_LABEL`.
+    """Mean accuracy over the 16 kinds of FAN's Table 12; report it with `FAN_LABEL`.
 
     The printed columns average to 57.25, 64.22 and 66.21 where 57.5, 64.5 and 66.4 are printed.
     """
@@ -100,7 +100,7 @@ def fan_accuracy(errors: Errors) -> Values:
 
 
 def retention(corrupted_accuracy: Values, clean_accuracy: Values) -> Values:
-    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1); see :func:`percent_of_clean`.
+    """Retention in percent: corrupted accuracy divided by clean accuracy (FAN, Figure 1); see `percent_of_clean`.
 
     Both are fractions; NaN stands for a score that is undefined, such as the AP of images without objects.
     """

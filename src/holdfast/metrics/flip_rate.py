@@ -47,7 +47,7 @@ def flips(predictions: ArrayLike, *, kind: str, difficulty: int = 1) -> NDArray[
 
 
 def flip_probability(predictions: ArrayLike, *, kind: str, difficulty: int = 1) -> float:
-    """FP: the mean of :func:`flips` over the sequences, 0 to 1."""
+    """FP: the mean of `flips` over the sequences, 0 to 1."""
     return float(flips(predictions, kind=kind, difficulty=difficulty).mean())
 
 
@@ -58,7 +58,7 @@ def top5_distance(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
     the class at rank k in ``first``. Ranks from 5 on count alike, so five classes per frame are all it needs.
 
     Args:
-        first: the five best classes of a frame, best first (…, 5); see :func:`holdfast.metrics.ranked`.
+        first: the five best classes of a frame, best first (…, 5); see `holdfast.metrics.ranked`.
         second: likewise, of the other frame.
     """
     before, after = _five_classes(first, "first"), _five_classes(second, "second")
@@ -80,7 +80,7 @@ def top5_distances(top_five: ArrayLike, *, kind: str, difficulty: int = 1) -> ND
 
 
 def mean_top5_distance(top_five: ArrayLike, *, kind: str, difficulty: int = 1) -> float:
-    """T5D: the mean of :func:`top5_distances` over the sequences, 0 to 18."""
+    """T5D: the mean of `top5_distances` over the sequences, 0 to 18."""
     return float(top5_distances(top_five, kind=kind, difficulty=difficulty).mean())
 
 

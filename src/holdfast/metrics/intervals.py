@@ -1,6 +1,6 @@
 """Confidence intervals of scores and differences over images and seeds, from jackknife replicates.
 
-The standard error comes from the replicates of :mod:`holdfast.metrics.jackknife`; the shape of the interval depends
+The standard error comes from the replicates of `holdfast.metrics.jackknife`; the shape of the interval depends
 on the score. Proportions get Wilson's interval (1927) with an effective number of images, ratios a t interval on the
 logarithm, differences a t interval, with the pseudo-pairs of Bonett and Price (2012) where an image scores 0 or 1.
 """
@@ -120,7 +120,7 @@ def paired_difference(
 ) -> Interval:
     """The 95 % interval of ``first`` minus ``second``, two models on the same images in the same order.
 
-    Both leave out the same images, so what is hard for both cancels out. Arguments as in :func:`jackknife_interval`.
+    Both leave out the same images, so what is hard for both cancels out. Arguments as in `jackknife_interval`.
     """
     one, other, score = _rows(first, "first"), _rows(second, "second"), statistic or _plain_mean
     if one.shape != other.shape:

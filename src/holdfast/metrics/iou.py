@@ -131,7 +131,7 @@ def class_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 def mean_accuracy(counts: ArrayLike) -> NDArray[np.float64]:
-    """Mean of :func:`class_accuracy` over the classes that are true somewhere (mAcc)."""
+    """Mean of `class_accuracy` over the classes that are true somewhere (mAcc)."""
     return _mean_of_known(class_accuracy(counts))
 
 

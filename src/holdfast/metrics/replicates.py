@@ -2,7 +2,7 @@
 
 A quantity is an array (1 + groups,): first the value of all images, then that without each jackknife group. Scores,
 intervals, paired differences, gates, curves and the columns of a study are all computed from these arrays. Means over
-images come from one grouped sum, average precision from :mod:`holdfast.metrics.ap_jackknife`. A quantity without
+images come from one grouped sum, average precision from `holdfast.metrics.ap_jackknife`. A quantity without
 replicates, such as COCO's AP of small objects, is an array (1,): a score of it has no interval.
 """
 
@@ -57,7 +57,7 @@ class Replicates(Mapping[Key, NDArray[np.float64]]):
         arrays: the arrays by cell and quantity.
         groups: jackknife groups of the images; None if only values were computed.
         columns: per-image values of the quantities that are means over images.
-        rows: as in :class:`UsedImages`.
+        rows: as in `UsedImages`.
     """
 
     arrays: Columns
@@ -142,7 +142,7 @@ def shared_ids(*models: Cells) -> NDArray[np.str_]:
 def replicate_cells(cells: Cells, used: UsedImages, groups: Groups | None) -> Replicates:
     """Compute every quantity of every cell of a task, with replicates if there are groups.
 
-    Scores of a whole set, such as AP, are what :meth:`Scoring.replicates` returns: arrays (1 + groups,), or (1,)
+    Scores of a whole set, such as AP, are what `Scoring.replicates` returns: arrays (1 + groups,), or (1,)
     without groups.
     """
     columns: dict[Key, NDArray[np.float64]] = {}

@@ -38,7 +38,7 @@ _PLAIN = (bool, int, float, complex, bytes, type(None), slice, range)
 
 
 class Parts(dict[str, str]):
-    """The parts of a model's description by name; filled by :meth:`add_model`."""
+    """The parts of a model's description by name; filled by `add_model`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -205,7 +205,7 @@ def detector(
         kind: ``faster``, ``mask`` or ``cascade``.
         num_classes: number of classes without the background.
         encoder_options: arguments of the named encoder, such as ``drop_path_rate=0.3`` (published) or ``pretrained``.
-        settings: see :class:`DetectorSettings`.
+        settings: see `DetectorSettings`.
     """
     unknown = sorted(settings.keys() - DetectorSettings.__dataclass_fields__.keys())
     if unknown:

@@ -84,7 +84,7 @@ def predicted_map(logits: Tensor, size: tuple[int, ...], *, cell: str) -> np.nda
 
 
 def predicted_map_and_confidence(logits: Tensor, size: tuple[int, ...], *, cell: str) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`predicted_map`, and the probability of that class, float32 (H, W)."""
+    """`predicted_map`, and the probability of that class, float32 (H, W)."""
     logits = _at_size(logits, size, cell=cell)
     highest, classes = logits.float().max(dim=0)
     sure = (highest - logits.float().logsumexp(dim=0)).exp()

@@ -1,6 +1,6 @@
 """Annotated images: differences, heat maps, label maps, wrong pixels, boxes and masks.
 
-Reports, overlays and the lab draw with these functions only, in the colours of :mod:`holdfast.plotting.class_colours`.
+Reports, overlays and the lab draw with these functions only, in the colours of `holdfast.plotting.class_colours`.
 """
 
 import base64

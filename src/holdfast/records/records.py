@@ -1,7 +1,7 @@
 """``Records`` and ``CellRecord``: the per-image results from which all scores, intervals and reports are computed.
 
 On disk a record set is a folder: ``evaluation.json`` (all settings of the evaluation), ``images.safetensors`` (ids and
-targets) and one file per finished unit, see :mod:`holdfast.records.shard_files`.
+targets) and one file per finished unit, see `holdfast.records.shard_files`.
 """
 
 import logging
@@ -94,7 +94,7 @@ class CellRecord:
 
     @property
     def accuracy(self) -> float:
-        """The mean of :attr:`right`; for classification the top-1 accuracy, 0 to 1."""
+        """The mean of `right`; for classification the top-1 accuracy, 0 to 1."""
         return float(self.right.mean()) if len(self) else float("nan")
 
 
@@ -117,7 +117,7 @@ class Records:
         header: plain data: task, model, model fingerprint, data, data fingerprint, seed, preprocessing, preset,
             versions, label (``on-the-fly`` or ``official``), and ``partial`` (the cells that the data set lacks).
         by_view: the cells of every view of the model; a model without views has one, named ``""``.
-        current: the view that :attr:`cells` shows.
+        current: the view that `cells` shows.
         incomplete: cells with missing units, with the number of units found and expected.
         folder: the folder that they were read from, if any.
         passes: passes of an evaluation that stopped early, whose cells have images of their own; else None.
@@ -189,7 +189,7 @@ class Records:
         return next(iter(self.cells.values())).excluded if self.cells else ()
 
     def summary(self, **options: Any) -> "Summary":
-        """Compute every score that these cells allow, see :func:`holdfast.metrics.summarise`."""
+        """Compute every score that these cells allow, see `holdfast.metrics.summarise`."""
         return load("holdfast.metrics.summary:summarise")(self, **options)
 
     def to_pandas(self) -> "pandas.DataFrame":

@@ -1,7 +1,7 @@
 """Round files: what an anytime evaluation has measured so far, some images of many cells in each file.
 
 They lie in the folder ``rounds`` of a record set until all images are measured; then everything is written as units
-(:mod:`holdfast.records.shard_files`), and the folder disappears. A file is named by a digest of what it holds, so that
+(`holdfast.records.shard_files`), and the folder disappears. A file is named by a digest of what it holds, so that
 processes need no lock, and whatever was measured twice counts once.
 """
 

@@ -90,7 +90,7 @@ def save_unit(path: Path, unit: Unit) -> Path:
 
 
 def read_unit(path: Path) -> Unit:
-    """Read one unit; raises :class:`DamagedUnit` if a single bit of it changed."""
+    """Read one unit; raises `DamagedUnit` if a single bit of it changed."""
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = json.loads((file.metadata() or {})["unit"])

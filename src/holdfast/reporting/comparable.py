@@ -102,7 +102,7 @@ class DataSet:
 
     @cached_property
     def shown_models(self) -> list[Entry]:
-        """The models in figures: all, or the first and the best by :attr:`ranked_by`."""
+        """The models in figures: all, or the first and the best by `ranked_by`."""
         if not self.many:
             return self.models
         by = self.ranked_by

@@ -119,7 +119,7 @@ def leaderboard(runs: Sequence[Run], sets: Sequence[DataSet], *, title: str = ""
 
 
 def rank_models(data: DataSet, title: str, number: int) -> Ranking:
-    """Rank the models of a data set, best first by :attr:`DataSet.ranked_by`."""
+    """Rank the models of a data set, best first by `DataSet.ranked_by`."""
     by, table = data.ranked_by, all_table(data)
     rows = sorted(table.rows, key=lambda row: _place(row, by)) if by is not None else table.rows
     table = replace(table, rows=[replace(row, group="") for row in rows])

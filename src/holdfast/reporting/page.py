@@ -74,7 +74,7 @@ def report(
     """Compare runs on one page from their files alone; return its text and write it atomically to ``out``.
 
     Args:
-        runs: run folders, folders of records, or records from :func:`holdfast.evaluate`; the first is the
+        runs: run folders, folders of records, or records from `holdfast.evaluate`; the first is the
             baseline of comparisons.
         out: the file to write.
         format: ``html``; the scores alone as ``md``, ``csv``, ``latex`` or ``robustbench`` (JSON); or ``site``, a

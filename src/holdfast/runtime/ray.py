@@ -233,7 +233,7 @@ def _connect(cluster: Cluster) -> Any:
 def _on_loopback() -> Iterator[None]:
     """Make Ray use 127.0.0.1 as this machine's address, as on systems without clusters, so that it serves no one else.
 
-    Ray has no option for it on Linux; :func:`_warn_of_open_ports` checks whether this worked.
+    Ray has no option for it on Linux; `_warn_of_open_ports` checks whether this worked.
     """
     from ray._private import ray_constants
 

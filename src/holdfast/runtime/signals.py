@@ -26,11 +26,11 @@ _received: list[type[KeyboardInterrupt]] = []  # interrupts that the running com
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Turn SIGTERM into :class:`Terminated` inside the block, unless another handler is installed.
+    """Turn SIGTERM into `Terminated` inside the block, unless another handler is installed.
 
     If a library turns the interrupt into its own error (matplotlib, in C++), it is raised again here;
-    if a library swallows it, :func:`unblock_signals` raises it again. Raised inside a callback of the garbage
-    collector, where Python can only print it, it is not printed; :func:`unblock_signals` raises it again, too.
+    if a library swallows it, `unblock_signals` raises it again. Raised inside a callback of the garbage
+    collector, where Python can only print it, it is not printed; `unblock_signals` raises it again, too.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:

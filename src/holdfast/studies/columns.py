@@ -37,7 +37,7 @@ class Column:
 
     Attributes:
         title: the heading.
-        shows: the name of a score (:mod:`holdfast.metrics.scoring.base`) or of an analysis' measure per image.
+        shows: the name of a score (`holdfast.metrics.scoring.base`) or of an analysis' measure per image.
         better: ``higher`` or ``lower``.
         says: its definition in one line.
     """
@@ -53,7 +53,7 @@ class Column:
         return self.says.endswith("%")
 
 
-COLUMNS: dict[str, Column] = {  # from evaluations; :func:`columns` adds those of analyses
+COLUMNS: dict[str, Column] = {  # from evaluations; `columns` adds those of analyses
     "clean": Column("clean", "clean", "higher", "accuracy on clean test images, %"),
     "corrupted": Column("C", "measured_corruption_accuracy", "higher", "mean accuracy over the corruptions, %"),
     "c_bar": Column("C-bar", "mean_c_bar_accuracy", "higher", "mean accuracy over the ten kinds of C-bar, %"),

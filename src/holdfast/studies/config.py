@@ -77,7 +77,7 @@ class Study:
         analyses: analyses, as for ``holdfast analyze``.
         shifts: natural shifts: further data by name, evaluated without corruptions.
         claims: claims to be tested.
-        preparation: preprocessing of clean images, ``model`` or ``benchmark``, as in :class:`holdfast.EvalProtocol`.
+        preparation: preprocessing of clean images, ``model`` or ``benchmark``, as in `holdfast.EvalProtocol`.
     """
 
     name: str

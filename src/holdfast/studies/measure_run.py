@@ -74,7 +74,7 @@ TRACED = (
 
 @dataclass(frozen=True)
 class RunMeasurements:
-    """Measurements of one run: the fields of a :class:`~holdfast.studies.results.RunResult`."""
+    """Measurements of one run: the fields of a `holdfast.studies.results.RunResult`."""
 
     right: Mapping[str, np.ndarray]
     measures: Mapping[str, np.ndarray]

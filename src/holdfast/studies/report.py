@@ -88,7 +88,7 @@ def difference_table(results: Results) -> str:
 
 
 def interval_note(results: Results) -> str:
-    """Note on the intervals of :func:`difference_table`, and on rows with few seeds."""
+    """Note on the intervals of `difference_table`, and on rows with few seeds."""
     first, *others = results
     pooled, drawn = pooled_rows(results), any(has_draws_only(run) for runs in results.values() for run in runs)
     how = "standard deviation of stored draws of the images" if drawn else "jackknife over the images"
@@ -160,7 +160,7 @@ class Verdict:
 
 
 def verdict_of(claim: Claim, results: Results) -> Verdict:
-    """Decide one of :func:`judged_claims`."""
+    """Decide one of `judged_claims`."""
     pair = results[claim.row], results[claim.against]
     column = available(results)[claim.column]
     interval = difference(column, results, claim.row, claim.against)

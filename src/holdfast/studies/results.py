@@ -41,7 +41,7 @@ class RunResult:
         traces: logged values of the training, step and value, (T, 2), by name.
         draws: for tasks with scores of whole sets, per quantity one row per cell: the score and its jackknife
             replicates, (cells, 1 + groups), if the header has ``replicates``; bootstrap draws before.
-            See :mod:`holdfast.studies.measure_run`.
+            See `holdfast.studies.measure_run`.
         figures: further values per cell for the page, (cells, …).
     """
 
@@ -210,7 +210,7 @@ def all_results(folder: Path, study: Study) -> dict[str, list[RunResult]]:
 
 
 def measured_alike(results: Mapping[str, Sequence[RunResult]]) -> dict[str, list[RunResult]]:
-    """Drop cells whose definition was corrected between two runs, see :mod:`holdfast.records`."""
+    """Drop cells whose definition was corrected between two runs, see `holdfast.records`."""
     revisions = [run.header.get("revisions", {}) for runs in results.values() for run in runs]
     named = dict.fromkeys(name for each in revisions for name in each)
     unlike = [name for name in named if len({each.get(name, 1) for each in revisions}) > 1]

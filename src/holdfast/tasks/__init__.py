@@ -1,6 +1,6 @@
 """Tasks: classification, segmentation, detection, and registered ones. A data source names its task.
 
-One row below per task; :func:`register_task` adds a custom task.
+One row below per task; `register_task` adds a custom task.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ def task_of(source: Any) -> Task:
 
 
 def register_task(name: Any, task: Any = None, line: str = "") -> Any:
-    """Register a :class:`Task` under its name, to which the attribute ``task`` of data sources refers.
+    """Register a `Task` under its name, to which the attribute ``task`` of data sources refers.
 
     ``line`` describes it in ``holdfast list tasks``.
     """

@@ -1,7 +1,7 @@
 """``Task``: the parts that make a task, by its name.
 
-A task is scoring (:class:`holdfast.metrics.scoring.interface.Scoring`, without torch), evaluation, training and drawing
-(:class:`holdfast.tasks.examples.base.Examples`). Each is a small protocol with defaults: subclass it and write what
+A task is scoring (`holdfast.metrics.scoring.interface.Scoring`, without torch), evaluation, training and drawing
+(`holdfast.tasks.examples.base.Examples`). Each is a small protocol with defaults: subclass it and write what
 differs. A part may be given as ``"module:name"`` and is then imported on first use, so that reports, which read records
 alone, need no torch.
 """
@@ -40,8 +40,8 @@ class Evaluation(Protocol):
             pass differs in the sixth digit; image sizes may then vary.
         tensor_outputs: whether a model returns one tensor with a row per image.
         label_maps: whether it returns logits per pixel.
-        lists_answers: whether ``holdfast predict`` can list predictions, see :meth:`answer`.
-        draws_overlays: whether it can draw them, see :meth:`overlay`.
+        lists_answers: whether ``holdfast predict`` can list predictions, see `answer`.
+        draws_overlays: whether it can draw them, see `overlay`.
     """
 
     needs: str = "data of the task"
@@ -61,7 +61,7 @@ class Evaluation(Protocol):
         ...
 
     def steps(self, source: Any, wanted: Any, *, preset: str | None, stored_jpeg: bool) -> Any:
-        """Preprocessing of the images, see :class:`holdfast.evaluation.preprocessing.Preprocessing`."""
+        """Preprocessing of the images, see `holdfast.evaluation.preprocessing.Preprocessing`."""
         ...
 
     def keep(
@@ -84,7 +84,7 @@ class Evaluation(Protocol):
         return torch.tensor(list(targets))
 
     def check_protocol(self, protocol: Any) -> None:
-        """Raise an error for settings of :class:`holdfast.EvalProtocol` that the task would ignore."""
+        """Raise an error for settings of `holdfast.EvalProtocol` that the task would ignore."""
         return
 
     def check_model(self, answers: Answers, *, classes: int, restricted: bool, data: str) -> None:

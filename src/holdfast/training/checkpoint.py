@@ -156,7 +156,7 @@ def flatten_state(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, An
 
 
 def restore_state(optimizer: Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-    """The inverse of :func:`flatten_state`. Groups (learning rates, decay) come from the recipe."""
+    """The inverse of `flatten_state`. Groups (learning rates, decay) come from the recipe."""
     state: dict[int, dict[str, Any]] = {}
     for name, value in {**tensors, **numbers}.items():
         index, _, key = name.partition(".")

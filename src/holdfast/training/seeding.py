@@ -1,8 +1,8 @@
 """Seeding of the global random generators by keys.
 
 The augmentations of timm and torchvision, mixup and drop-path draw from the global generators of Python, NumPy and
-torch. Their callers first call :func:`reseed` with a key for the purpose, so results do not depend on workers or on
-earlier draws, and a resumed run continues exactly. A whole run is inside :func:`seeded`, which restores the caller's
+torch. Their callers first call `reseed` with a key for the purpose, so results do not depend on workers or on
+earlier draws, and a resumed run continues exactly. A whole run is inside `seeded`, which restores the caller's
 generators afterwards.
 """
 

@@ -31,7 +31,7 @@ MASK_THRESHOLD = 0.5
 
 
 class DetectionEvaluation(Evaluation):
-    """Objects with box, class and mask; a model outputs lists like torchvision's, see :meth:`keep`."""
+    """Objects with box, class and mask; a model outputs lists like torchvision's, see `keep`."""
 
     needs = "data with objects, such as coco:IMAGES,ANNOTATIONS"
     batched = False

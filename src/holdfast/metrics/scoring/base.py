@@ -1,9 +1,9 @@
 """Score definitions: name, what is read, and computation from quantities of cells.
 
 A definition takes ``replicates["fog/3", "right"]`` and so on: arrays with the value of a quantity and its jackknife
-replicates (:mod:`holdfast.metrics.replicates`), so a score and its interval share one computation, by the pure
-functions of :mod:`holdfast.metrics.corruption` and :mod:`~holdfast.metrics.flip_rate`. The score of a cell is the
-task's :class:`CellScore`; everything else is common to all tasks.
+replicates (`holdfast.metrics.replicates`), so a score and its interval share one computation, by the pure
+functions of `holdfast.metrics.corruption` and `holdfast.metrics.flip_rate`. The score of a cell is the
+task's `CellScore`; everything else is common to all tasks.
 
 A score with missing cells is never reported under its name: it is called ``…_partial`` and lists them.
 """

@@ -1,7 +1,7 @@
 """Score definitions of detection: AP on clean images, mPC and rPC over both published sets of kinds.
 
 AP belongs to a whole set and is not a mean over images: definitions get the AP of every cell, and the AP without
-each group of images (:mod:`holdfast.metrics.ap_jackknife`).
+each group of images (`holdfast.metrics.ap_jackknife`).
 """
 
 import hashlib
@@ -173,7 +173,7 @@ class DetectionScoring(Scoring):
         }
 
     def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """Nothing: AP is not a mean over images, see :meth:`replicates`."""
+        """Nothing: AP is not a mean over images, see `replicates`."""
         return {}
 
     def foreseen_columns(self, cells: Sequence[CellSpec]) -> Collection[Key]:

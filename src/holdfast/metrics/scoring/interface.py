@@ -1,7 +1,7 @@
 """``Scoring``: what the records of a task hold, and the scores that follow from them. Imports no torch.
 
-Reports, gates and studies read records with this part of a task alone. A task's scoring subclasses :class:`Scoring` and
-is found by the task's name, see :mod:`holdfast.metrics.scoring.registry`; what it does not say has the default here.
+Reports, gates and studies read records with this part of a task alone. A task's scoring subclasses `Scoring` and
+is found by the task's name, see `holdfast.metrics.scoring.registry`; what it does not say has the default here.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,14 +37,14 @@ class Scoring(Protocol):
     Attributes:
         fields: names and types of the recorded fields of an image.
         headline: names of the scores in a report's first table.
-        per_image: description of the mean of :meth:`right` over the images, for reports.
+        per_image: description of the mean of `right` over the images, for reports.
         cell_words: name of the score of a cell in heat maps and curves; empty for accuracy.
         one_class: whether an image has one class, and a prediction is right or wrong.
         curve_kinds: the corruptions over which curves by severity average; empty for those that were measured.
         running: score of the progress line, if it follows from sums over images.
-        whole_sets: whether scores belong to whole sets, so that studies store :meth:`set_figures`.
+        whole_sets: whether scores belong to whole sets, so that studies store `set_figures`.
         first_images: images that every cell gets first if an evaluation stops early; 0 for the usual number.
-        replicates_words: title of the progress line of :meth:`replicates`, if they take long.
+        replicates_words: title of the progress line of `replicates`, if they take long.
     """
 
     fields: Mapping[str, Any]
@@ -74,7 +74,7 @@ class Scoring(Protocol):
         ...
 
     def columns(self, cell: CellRecord) -> dict[str, np.ndarray]:
-        """Per-image quantities that scores average, by name, each (N,); by default :meth:`right`."""
+        """Per-image quantities that scores average, by name, each (N,); by default `right`."""
         return {"right": self.right(cell)}
 
     def rows(self, cell: CellRecord) -> dict[str, np.ndarray]:
@@ -86,11 +86,11 @@ class Scoring(Protocol):
         return ""
 
     def cell_scores(self, header: Mapping[str, Any]) -> Mapping[str, CellScore]:
-        """Scores of a cell, the first for heat maps and curves; without any, reports show the mean of :meth:`right`."""
+        """Scores of a cell, the first for heat maps and curves; without any, reports show the mean of `right`."""
         return {}
 
     def foreseen_columns(self, cells: Sequence[CellSpec]) -> Collection[Key]:
-        """Quantities that :meth:`replicates` will return for these cells, before there are records."""
+        """Quantities that `replicates` will return for these cells, before there are records."""
         return ()
 
     def set_figures(self, cells: Mapping[str, CellRecord]) -> dict[str, np.ndarray]:

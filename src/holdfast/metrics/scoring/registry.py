@@ -23,5 +23,5 @@ def scoring_of(task: str) -> Scoring:
 
 
 def register_scoring(task: str, scoring: Scoring) -> None:
-    """Register the scoring of a task, over one of the same name; see :func:`holdfast.tasks.register_task`."""
+    """Register the scoring of a task, over one of the same name; see `holdfast.tasks.register_task`."""
     _SCORINGS[task] = scoring

@@ -61,9 +61,9 @@ def export(
         records: one record set or several; each of their views is a row.
         format: ``terminal``, ``md``, ``latex``, ``csv`` (one line per score) or ``robustbench`` (JSON).
         paper: add published scores of the same architectures, for ImageNet's classes.
-        baseline: the model that mCE and mFR are normalised by, as in :func:`holdfast.metrics.summary.summarise`.
+        baseline: the model that mCE and mFR are normalised by, as in `holdfast.metrics.summary.summarise`.
         width: width of the terminal in characters.
-        intervals: whether to compute 95 % intervals, as in :func:`holdfast.metrics.summary.summarise`.
+        intervals: whether to compute 95 % intervals, as in `holdfast.metrics.summary.summarise`.
     """
     name = ALIASES.get(format, format)
     if name not in FORMATS:

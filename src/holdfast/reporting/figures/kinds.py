@@ -54,7 +54,7 @@ TABLES = (
 
 
 def kind_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
-    """Draw every table of :data:`TABLES` that the models of a data set have."""
+    """Draw every table of `TABLES` that the models of a data set have."""
     return [figure for kind in TABLES if (figure := _figure(data, kind, name=f"{anchor}-{kind.table}")) is not None]
 
 

@@ -1,6 +1,6 @@
 """Decision card: which model to use, and a verdict per candidate on clean, corrupted and attacked images and domains.
 
-All verdicts of one card are corrected together for their number (:mod:`holdfast.metrics.multiple_tests`). Which model
+All verdicts of one card are corrected together for their number (`holdfast.metrics.multiple_tests`). Which model
 is best is tested between all pairs, because the best of several is chosen by the same numbers.
 """
 

@@ -60,7 +60,7 @@ class DetectionTraining(Training):
 
 
 def _single(found: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
-    """Detections and training target of one image, in the form that :func:`match_image` takes."""
+    """Detections and training target of one image, in the form that `match_image` takes."""
     count = len(target["boxes"])
     return {
         **{name: (found[name].float().cpu().numpy(),) for name in ("boxes", "labels", "scores")},
