@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState, GradientState
 
 from holdfast.errors import HoldfastError
 from holdfast.training.logger import Meter, TrainingLogger, append_log, read_log
@@ -13,7 +14,9 @@ from holdfast.training.logger import Meter, TrainingLogger, append_log, read_log
 
 @pytest.fixture(scope="module")
 def accelerator():
-    return Accelerator(cpu=True)
+    yield Accelerator(cpu=True)
+    AcceleratorState._reset_state(reset_partial_state=True)  # later tests train in other precisions and groups
+    GradientState._reset_state()
 
 
 def test_a_reading_is_the_mean_since_the_last_one(accelerator):

@@ -136,7 +136,8 @@ def analyze(
         steps = predictor.steps
         judge, network = predictor.normalized_model, predictor.loaded.model
         # analyses look inside the model itself, so its outputs stay as they are and wnid folders get their indices
-        opened = with_model_labels(opened, loaded.classes, judge.probe, classes="all")
+        every = "all" if opened.task.scoring.one_class else None  # the choice of answers is a classifier's
+        opened = with_model_labels(opened, loaded.classes, judge.probe, classes=every)
         source = opened.source or source
         answers = _predicts_targets(judge, source)
         file = Path(corruptor) if corruptor is not None else None

@@ -8,6 +8,7 @@ from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import Entry
 from holdfast.reporting.formatting import kind_label
 
+PARTIAL = " (partial: "  # in the label of a score over some of its cells
 SINGLE = ("", "clean", "corruption", "sequence")  # families whose kinds are no quantities of their own
 
 
@@ -76,6 +77,17 @@ def phrase(score: Any, task: str) -> str:
 def short_label(score: Any) -> str:
     """Label of a chip or column."""
     return kind_label(score.label)
+
+
+def kind_words(score: Any) -> str:
+    """The kind of a score in a sentence, whose severities stand elsewhere: ``frost``."""
+    return kind_label(score.kind if PARTIAL in score.label else score.label)
+
+
+def partial_words(scores: Iterable[Any]) -> str:
+    """What is partial about the scores of corruptions, ``severity 3``, if it is the same for all; else empty."""
+    found = {score.label.partition(PARTIAL)[2].rstrip(")") for score in scores}
+    return found.pop() if len(found) == 1 else ""
 
 
 def sentence_words(score: Any, task: str) -> str:

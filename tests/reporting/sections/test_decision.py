@@ -17,6 +17,7 @@ from tests.reporting.helpers import make_run
 
 FOG = tuple(f"fog/{severity}" for severity in range(1, 6))
 CELLS = ("clean", *FOG, "pgd5", "fgsm")
+LEAD = (("first", 0.5), ("ahead", 0.56))
 
 
 def card_of(*runs):
@@ -71,6 +72,21 @@ def test_a_model_without_the_ranked_score_is_named(runs, tmp_path):
     _, _, found = card_of(runs["plain"], runs["robust"], clean)
     assert found.title == "Use robust"
     assert "Not ranked, because mCA (partial: 1 of 15 kinds) is not measured: unfinished." in found.caveat
+
+
+def test_a_lead_that_the_corrected_verdicts_do_not_resolve_is_no_winner(tmp_path):
+    attacks = ("clean", *FOG, "pgd5", "fgsm")
+    runs = [make_run(tmp_path / name, hold=hold, cells=attacks, count=200) for name, hold in LEAD]
+    data, pairs, found = card_of(*runs)
+    name = "mean_corruption_accuracy_partial"
+    chip = found.tables[0].candidates[0].verdicts[name]
+    assert chip.difference.interval.excludes_zero  # resolved alone
+    assert chip.word == "not resolved"  # not among the four of the table
+    assert (found.title, found.clear) == ("No clear winner", False)
+    assert "corrected for the 4 verdicts below, this is not resolved" in found.reason
+    assert "The correction is stricter than the 95 % intervals shown." in found.caveat
+    (step,) = [step for step in what_next(data, pairs, found, examples=False) if step.text.startswith("Not resolved")]
+    assert "under corruption (mCA, partial: 1 of 15 kinds)" in step.text
 
 
 def test_a_loss_of_clean_accuracy_is_a_trade_off(runs, tmp_path):

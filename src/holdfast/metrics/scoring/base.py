@@ -17,7 +17,7 @@ import numpy as np
 
 from holdfast.benchmarks import BENCHMARKS, Benchmark, ScoreText, benchmarks_of
 from holdfast.cells import CellSpec, corruption_cell
-from holdfast.corruptions.severities import PUBLISHED, SEVERITIES, STANDARD
+from holdfast.corruptions.severities import PUBLISHED, SEVERITIES
 from holdfast.metrics.corruption import (
     Errors,
     Values,
@@ -185,7 +185,7 @@ def corruption_scores(
     first, *others = benchmarks_of(CLASSIFICATION)
     return [
         *benchmark_scores(first, benchmark),
-        *_at_fewer_severities(benchmark),
+        *at_fewer_severities(first, benchmark),
         *_relative_to_reference(benchmark),
         *(score for row in others for score in benchmark_scores(row, benchmark)),
         *(score for row in (first, *others) for score in group_scores(row, benchmark)),
@@ -374,25 +374,27 @@ def _may_be_partial(row: Benchmark, measured: MeasuredCells) -> bool:
     )
 
 
-def _at_fewer_severities(benchmark: MeasuredCells) -> list[ScoreDefinition]:
-    """Partial mean and retention if all 15 kinds were measured at the same subset of severities."""
-    there = [sorted(benchmark.severities(kind)) for kind in STANDARD]
-    if not there[0] or any(
-        benchmark.complete(kind) or found != there[0] for kind, found in zip(STANDARD, there, strict=True)
-    ):
+def at_fewer_severities(row: Benchmark, measured: MeasuredCells, **words: str) -> list[ScoreDefinition]:
+    """Partial mean and retention if all kinds of a benchmark were measured at the same subset of its severities."""
+    there = [sorted(measured.severities(kind)) for kind in row.cells]
+    if not there[0] or len(there[0]) == len(SEVERITIES) or any(found != there[0] for found in there):
         return []
-    some, suffix = tuple(there[0]), severities_label(there[0])
-    text = f"mean {{m.label}} over 15 kinds × {len(some)} severities"
-    row = Benchmark(
-        "imagenet-c-at-fewer-severities",
-        CLASSIFICATION,
-        dict.fromkeys(STANDARD, some),
-        "",
-        mean=ScoreText("mean_corruption_{m.name}_partial", f"{{m.mean_label}}{suffix}", text),
-        kept=ScoreText("retention_partial", f"retention{suffix}", f"{text} by clean {{m.name}}"),
+    some = tuple(there[0])
+    cells = dict.fromkeys(row.cells, some)
+    if row.mean is None or any(dict(other.cells) == cells and other.mean for other in benchmarks_of(row.task)):
+        return []
+    text = row.mean.definition.replace("5 severities", f"{len(some)} severit{'y' if len(some) == 1 else 'ies'}")
+    suffix = severities_label(some)
+    mean = replace(row.mean, name=f"{row.mean.name}_partial", label=f"{row.mean.label}{suffix}", definition=text)
+    kept = row.kept and replace(
+        row.kept,
+        name=f"{row.kept.name}_partial",
+        label=f"{row.kept.label}{suffix}",
+        definition=f"{text} by {row.kept.definition.rpartition(' by ')[2]}",
     )
-    missing = tuple(corruption_cell(kind, s).name for kind in STANDARD for s in SEVERITIES if s not in some)
-    return [replace(score, missing=missing) for score in benchmark_scores(row, benchmark)]
+    missing = tuple(corruption_cell(kind, s).name for kind in row.cells for s in SEVERITIES if s not in some)
+    scores = benchmark_scores(replace(row, cells=cells, mean=mean, kept=kept), measured, **words)
+    return [replace(score, missing=missing) for score in scores]
 
 
 def severities_label(severities: Sequence[int]) -> str:

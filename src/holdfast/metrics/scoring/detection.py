@@ -24,6 +24,7 @@ from holdfast.metrics.scoring.base import (
     MeasuredCells,
     Reference,
     ScoreDefinition,
+    at_fewer_severities,
     benchmark_scores,
     column,
     group_scores,
@@ -62,6 +63,7 @@ def _of_overlap(cells: Sequence[CellSpec], over: str, there: Collection[Key]) ->
     return [
         *_clean_scores(benchmark, over, prefix, there),
         *(score for row in benchmarks_of("detection") for score in benchmark_scores(row, benchmark, **words)),
+        *at_fewer_severities(benchmarks_of("detection")[0], benchmark, **words),
         *(score for row in benchmarks_of("detection") for score in group_scores(row, benchmark, **words)),
         *(kind_score(benchmark, kind) for kind in benchmark.kinds()),
     ]

@@ -31,6 +31,7 @@ from holdfast.metrics.scoring.base import (
     MeasuredCells,
     Reference,
     ScoreDefinition,
+    at_fewer_severities,
     benchmark_scores,
     clean_score,
     column,
@@ -243,6 +244,7 @@ def corruption_formulas(cells: Sequence[CellSpec], measure: CellScore) -> list[S
     measured = MeasuredCells(tuple(cells), measure, None)
     return [
         *(score for row in benchmarks_of("segmentation") for score in benchmark_scores(row, measured)),
+        *at_fewer_severities(benchmarks_of("segmentation")[0], measured),
         *(score for row in benchmarks_of("segmentation") for score in group_scores(row, measured)),
         *(_kind_score(measured, kind) for kind in KINDS if measured.severities(kind)),
     ]

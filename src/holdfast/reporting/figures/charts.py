@@ -202,11 +202,10 @@ def label_lines(axes: Axes, lines: Sequence[ChartLine]) -> None:
     axes.set_ylim(low, high)
     height = 0.75 * 72 * axes.figure.get_figheight()  # points, about
     places = [height * (y - low) / (high - low) for _, _, y in ends]
-    right = max(x for _, x, _ in ends)
-    for (line, _, y), place, shown in zip(ends, places, spread(places, gap=10.5), strict=True):
+    for (line, x, y), place, shown in zip(ends, places, spread(places, gap=10.5), strict=True):
         axes.annotate(
             line.label,
-            (right, y),
+            (x, y),
             xytext=(7, shown - place),
             textcoords="offset points",
             va="center",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from holdfast.metrics.comparison import Comparison
 from holdfast.metrics.intervals import Interval
-from holdfast.metrics.multiple_tests import BETTER, IMAGES, MARGIN, WORSE, Verdict, verdicts
+from holdfast.metrics.multiple_tests import BETTER, IMAGES, MARGIN, NOT_RESOLVED, WORSE, Verdict, verdicts
 from holdfast.metrics.summary import Score
 from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.formatting import NOT_MEASURED, list_names, number, signed, span, with_bounds
@@ -146,9 +146,14 @@ def _decision(
     open_to = [other for other, verdict in against.items() if verdict.word != BETTER]
     own = next((candidate for candidate in tables[0].candidates if candidate.entry is entry), None)
     worse = [chip for chip in own.chips if chip.word == WORSE] if own is not None else []
-    clear = not open_to and not any(chip.score.endswith("clean") for chip in worse)
+    corrected = own is None or by.name not in own.verdicts or own.verdicts[by.name].word != NOT_RESOLVED
+    clear = not open_to and corrected and not any(chip.score.endswith("clean") for chip in worse)
     if open_to:
         title, reason = "No clear winner", _tie(data, by, best, against, open_to)
+    elif not corrected:  # the table below tests more than this score, and does not resolve it
+        title = "No clear winner"
+        lead = _best(models, by, best, against, data.task)
+        reason = f"{lead}; corrected for the {tables[0].tests} verdicts below, this is not resolved"
     else:
         title = f"{'Keep' if entry is first else 'Use'} {entry.name}" if clear else "No clear winner: a trade-off"
         reason = _best(models, by, best, against, data.task) + _elsewhere(own, worse, by, first)
@@ -211,12 +216,19 @@ def _caveat(data: DataSet, table: AgainstBaseline) -> str:
     images = f"{counts[0]:,} images" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} images"
     by = data.ranked_by
     without = [entry.name for entry in data.shown_models if by is not None and by.name not in entry.summary]
+    chips = [verdict for candidate in table.candidates for verdict in candidate.verdicts.values()]
+    beyond = any(verdict.word == NOT_RESOLVED and verdict.difference.interval.excludes_zero for verdict in chips)
+    corrected = (
+        f"Verdicts are corrected together for the {table.tests} comparisons of this table (Holm)"
+        if table.tests > 1
+        else "The verdict is that of the 95 % interval"
+    )
+    strict = " The correction is stricter than the 95 % intervals shown." if beyond else ""
     few = f" A gate needs at least {IMAGES} images to decide." if counts[0] < IMAGES else ""
     unranked = f" Not ranked, because {by.label} is not measured: {list_names(without)}." if by and without else ""
     return (
-        f"{images}; {seeds_text(data)}.{unranked} Verdicts are corrected together for the {table.tests} "
-        f"{'comparisons' if table.tests > 1 else 'comparison'} of this table (Holm); no worse: a loss of at most "
-        f"{MARGIN:g} points.{few}"
+        f"{images}; {seeds_text(data)}.{unranked} {corrected}; no worse: a loss of at most "
+        f"{MARGIN:g} points.{strict}{few}"
     )
 
 

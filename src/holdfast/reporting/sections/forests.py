@@ -9,7 +9,7 @@ from holdfast.reporting.comparable import DataSet, Entry
 from holdfast.reporting.figures.charts import ReportFigure, svg_picture
 from holdfast.reporting.figures.forest import ForestModel, ForestRow, forest, forest_rows, panels
 from holdfast.reporting.formatting import kind_label, number, signed, span
-from holdfast.reporting.quantities import is_tested, short_label
+from holdfast.reporting.quantities import is_tested, kind_words, partial_words, short_label
 from holdfast.reporting.sections.decision import Pairs
 
 FAMILIES = {"attack": "attacks", "set": "other sets", "condition": "conditions", "domain": "domains"}
@@ -132,6 +132,7 @@ def _compared(
     name: str,
 ) -> Compared:
     metric = METRICS.get(table, kind_label(table))
+    partial = partial_words(every[name] for _, names in groups for name in names if _is_kind(every[name]))
     drawn: list[ForestRow] = []
     lines: list[ComparedRow] = []
     for heading, names in groups:
@@ -139,7 +140,7 @@ def _compared(
             drawn.append(ForestRow(heading, {}))
             lines.append(ComparedRow(heading))
         for score in names:
-            label = _label(every[score])
+            label = kind_words(every[score]) if partial and _is_kind(every[score]) else _label(every[score])
             known = {entry.label: found[score] for entry, found in others if score in found}
             drawn.append(ForestRow(label, {key: each.interval for key, each in known.items()}))
             cells = [_cell(entry, known.get(entry.label)) for entry, _ in others]
@@ -148,7 +149,7 @@ def _compared(
     title = (
         f"{metric}: differences from {baseline.name}"
         if table in ASIDE
-        else f"{metric} by kind: differences from {baseline.name}"
+        else f"{metric} by kind{f', {partial}' if partial else ''}: differences from {baseline.name}"
     )
     figure = svg_picture(
         lambda: forest(drawn, models, baseline=baseline.name),
@@ -164,6 +165,10 @@ def _chosen(data: DataSet, others: Sequence[tuple[Entry, Mapping[str, Difference
     count = len(data.shown_models) - 1
     by = f" by {data.ranked_by.label}" if data.ranked_by is not None else ""
     return f"The best {len(others)} of {count} models{by}. " if len(others) == MOST < count else ""
+
+
+def _is_kind(difference: Difference) -> bool:
+    return difference.family == "corruption" and bool(difference.kind)
 
 
 def _label(difference: Difference) -> str:

@@ -9,8 +9,8 @@ from holdfast.metrics.comparison import Comparison, carry_over_of_sets
 from holdfast.metrics.multiple_tests import BETTER, MARGIN, NO_WORSE, NOT_RESOLVED, WORSE, Verdict
 from holdfast.records.records import Records
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import kind_label, number
-from holdfast.reporting.quantities import phrase, weakest, words_of
+from holdfast.reporting.formatting import number
+from holdfast.reporting.quantities import kind_words, phrase, weakest, words_of
 from holdfast.reporting.sections.decision import AgainstBaseline, Pairs, points
 
 
@@ -35,9 +35,7 @@ def alone(entry: Entry, data: DataSet, title: str) -> Sentence:
         else f"{entry.name} on {title}"
     )
     worst = weakest(list(entry.summary), count=1)
-    hardest = (
-        f"; {kind_label(worst[0].label)} is its hardest {worst[0].family} ({number(worst[0].value)})" if worst else ""
-    )
+    hardest = f"; {kind_words(worst[0])} is its hardest {worst[0].family} ({number(worst[0].value)})" if worst else ""
     return Sentence(f"{text}{hardest}.")
 
 

@@ -7,8 +7,8 @@ from math import ceil, floor, isfinite, log10
 
 from holdfast.metrics.multiple_tests import MARGIN, NOT_RESOLVED, Verdict
 from holdfast.reporting.comparable import DataSet, Entry
-from holdfast.reporting.formatting import kind_label, list_names, number, title_of
-from holdfast.reporting.quantities import phrase, weakest
+from holdfast.reporting.formatting import list_names, number, title_of
+from holdfast.reporting.quantities import kind_words, phrase, weakest
 from holdfast.reporting.sections.decision import Decision, Pairs, has_seeds, nothing_is_right, ranked_verdicts
 from holdfast.reporting.sections.reasons import reason
 from holdfast.reporting.sections.reproduce import evaluate_command, model_word
@@ -43,10 +43,10 @@ def _weakest(data: DataSet, entry: Entry, examples: bool) -> Iterator[Step]:
     found = weakest(list(entry.summary), count=3)
     if not found:
         return
-    kinds = [f"{kind_label(score.label)} ({number(score.value)})" for score in found]
+    kinds = [f"{kind_words(score)} ({number(score.value)})" for score in found]
     why = reason(entry, found[0].family, found[0].kind)
     where = {"corruption": "under", "condition": "in"}.get(found[0].family, "on")
-    why = f" {title_of(where)} {kind_label(found[0].label)}, {why}." if why else ""
+    why = f" {title_of(where)} {kind_words(found[0])}, {why}." if why else ""
     clean = entry.summary.scores.get("clean")
     before = f", against {number(clean.value)} on clean images" if clean is not None else ""
     lab = shlex.join(["holdfast", "lab", model_word(entry.run, entry.records.header), "--data", data_word(entry)])
@@ -91,8 +91,8 @@ def _unresolved(data: DataSet, pairs: Pairs, decision: Decision) -> dict[str, Ve
     own = next((candidate for candidate in table.candidates if candidate.entry is decision.entry), None)
     for score in table.quantities if own is not None else ():
         tested = own.verdicts.get(score.name) if own is not None else None
-        if tested is not None and tested.word == NOT_RESOLVED and (by is None or score.name != by.name):
-            found[f"{decision.entry.name} and {table.baseline.name} {phrase(score, data.task)}"] = tested
+        if tested is not None and tested.word == NOT_RESOLVED:
+            found.setdefault(f"{decision.entry.name} and {table.baseline.name} {phrase(score, data.task)}", tested)
     return found
 
 
