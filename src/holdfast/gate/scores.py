@@ -115,7 +115,8 @@ def _why_missing(name: str, pair: Pair, old: Scores, new: Scores) -> str:
     wanted = _cells(old, before) or _cells(new, now)
     unlike = [cell for cell in wanted if cell in pair.unlike]
     if unlike:
-        return f"{some(unlike)} has another definition than in the baseline; evaluate again"
+        have = "has" if len(unlike) == 1 else "have"
+        return f"{some(unlike)} {have} another definition than in the baseline; evaluate again"
     if before is not None and (lacking := [cell for cell in wanted if cell not in pair.new.cells]):
         return f"the new model lacks {some(lacking)}; evaluate the same suites"
     if now is not None and (lacking := [cell for cell in wanted if cell not in pair.old.cells]):
@@ -203,7 +204,10 @@ def headline(pair: Pair) -> list[ScoreDefinition]:
             continue
         if name not in shared.formulas or shared.read_by(shared.formulas[name]) != old.read_by(formula):
             lacking = [cell for cell in pair.old.cells if cell not in pair.cells]
-            why = "has another definition" if set(lacking) & set(pair.unlike) else "is missing"
+            one = len(lacking) == 1
+            why = "is missing" if one else "are missing"
+            if set(lacking) & set(pair.unlike):
+                why = f"{'has' if one else 'have'} another definition"
             raise HoldfastError(
                 f"the new model must have all cells of the baseline ({pair.old.data!r}), but {some(lacking)} {why}; "
                 "evaluate the same suites, or test fewer scores with --rules"
