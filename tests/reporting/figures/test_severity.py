@@ -15,7 +15,7 @@ from holdfast.metrics.jackknife import image_groups
 from holdfast.models.segmenter import segmenter
 from holdfast.published import published
 from holdfast.reporting.comparable import data_sets
-from holdfast.reporting.figures.severity import severity_curve
+from holdfast.reporting.figures.severity import severity_curve, severity_figures
 from holdfast.reporting.runs import read_runs
 from holdfast.reporting.sections.heat_maps import heat_maps
 from holdfast.reporting.sections.published_tables import paper_table
@@ -65,6 +65,16 @@ def test_curves_are_means_over_kinds_with_bands_and_what_is_retained_of_clean(na
     kept = curve.retained().values
     assert list(kept) == [1, 3, 5]
     assert kept[5][0] == pytest.approx(100 * curve.values[5][0] / curve.values[0][0])
+
+
+def test_what_is_retained_at_one_severity_is_no_curve(detected):
+    kinds = ("fog", "contrast")
+    one, all_three = (
+        data_sets(read_runs([detected.only(["clean", *(f"{kind}/{s}" for kind in kinds for s in severities)])]))[0]
+        for severities in ((3,), (1, 3, 5))
+    )
+    assert [figure.name for figure in severity_figures(one, anchor="d")] == ["d-severity"]
+    assert [figure.name for figure in severity_figures(all_three, anchor="d")] == ["d-severity", "d-retention"]
 
 
 def score_of_set(cell):

@@ -76,7 +76,7 @@ def severity_figures(data: DataSet, *, anchor: str) -> list[ReportFigure]:
     figures = _picture(curves, what, "proportion", f"{anchor}-severity", f"{title} by severity", over)
     if not what:
         return figures
-    kept = [retained for curve in curves if (retained := curve.retained()).values]
+    kept = [retained for curve in curves if len((retained := curve.retained()).values) > 1]  # one point is no curve
     caption = f"{title} divided by that of the clean images. Bands: 95 % intervals."
     return figures + _picture(
         kept, f"{what} retained", "ratio", f"{anchor}-retention", "Retention by severity", caption
