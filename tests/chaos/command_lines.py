@@ -423,7 +423,7 @@ def _predict(files: dict[str, str]) -> Iterator[list[str]]:
 
 def _lab(files: dict[str, str]) -> Iterator[list[str]]:
     run = files["run"]
-    yield from (["lab"], ["lab", "nowhere"], ["lab", run, run, run], ["lab", "timm:vit_nano", "--no-browser"])
+    yield from (["lab", "nowhere"], ["lab", run, run, run], ["lab", "timm:vit_nano", "--no-browser"])
     yield from (["lab", path, "--data=digits:test", "--no-browser"] for path in _bad(files))
     for option in (
         "--data=nowhere:x",
@@ -468,7 +468,7 @@ def _own_code(files: dict[str, str]) -> Iterator[list[str]]:
     yield [*base, "--objective.options.afat.weight=x"]
     yield ["report", files["run"], "--suite=nothing"]
     yield ["report", files["run"], "--data=nothing"]
-    yield ["report", files["run"], "--figures=gif"]
+    yield ["report", files["run"], "--figures=figures", "--figure-format=gif"]
 
 
 def _cluster(files: dict[str, str]) -> Iterator[list[str]]:
