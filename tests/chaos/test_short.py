@@ -15,7 +15,7 @@ from tests.chaos.shapes import shapes
 from tests.chaos.verdicts import cases, numbers, tried, world
 
 
-@pytest.mark.parametrize("name", ["train", "corrupt"])
+@pytest.mark.parametrize("name", [pytest.param("train", marks=pytest.mark.full), "corrupt"])  # e2e kills a training
 def test_a_killed_command_goes_on_to_the_same_bytes(name, tmp_path):
     scenario, rng = scenarios()[name], random.Random(0)
     whole = undisturbed(scenario, tmp_path / "whole")

@@ -64,7 +64,14 @@ def test_a_task_of_ones_own_runs_unchanged(tmp_path, monkeypatch):
     assert records.summary(intervals=False)["clean"].value == 100
 
 
-@pytest.mark.parametrize("before", ["", "import holdfast.lab.look", "from holdfast.lab.look import Picture"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        pytest.param("import holdfast.lab.look", marks=pytest.mark.full),
+        "from holdfast.lab.look import Picture",
+    ],
+)
 def test_a_function_with_the_name_of_a_moved_module_can_be_called_also_after_that_was_imported(before):
     call = "from holdfast.lab import look\ntry: look()\nexcept TypeError as error: print(error)"
     done = subprocess.run([sys.executable, "-c", f"{before}\n{call}"], check=True, capture_output=True, text=True)

@@ -139,7 +139,7 @@ def test_comments_and_layout_are_no_code(own, tmp_path, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.full), "2"])
 def test_the_fingerprint_is_the_same_in_every_process_folder_and_number_of_threads(own, tmp_path, threads):
     here = own.measured(tmp_path / "out").header["model_fingerprint"]
     copied = tmp_path / "somewhere" / "else"

@@ -218,7 +218,7 @@ def test_a_study_takes_the_runs_that_one_beside_it_has_done(finished, capsys):
     )
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_ctrl_c_leaves_one_sentence_and_a_study_that_goes_on(processes, tmp_path):
     file, out = tmp_path / "long.yaml", tmp_path / "out"
     file.write_text(STUDY.replace("epochs: 1", "epochs: 100000"), encoding="utf-8")
